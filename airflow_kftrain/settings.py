@@ -1,0 +1,1 @@
+"""The ``[kftrain]`` section of the configuration."""

@@ -1,0 +1,1 @@
+"""Test clock and local cluster for users' own tests."""
