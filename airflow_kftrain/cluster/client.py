@@ -282,7 +282,7 @@ class Cluster:
             response = await self._send(method, path, query, body, content_type, timeout)
             async with response:
                 return _object(await response.read())
-        except (aiohttp.ClientError, OSError, TypeError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _unreachable(method, path, error) from error
 
     async def _chunks(
@@ -391,8 +391,8 @@ async def _raise_for_status(response: aiohttp.ClientResponse, call: str) -> None
 
 def _object(body: bytes) -> Object:
     answer = json.loads(body)
-    if not isinstance(answer, dict):
-        raise TypeError(f"the API server answered with a {type(answer).__name__}, not an object")
+    if not isinstance(answer, dict):  # not of the API: a proxy's or a login page's answer
+        raise ValueError(f"the answer is a {type(answer).__name__}, not an object")
     return answer
 
 

@@ -56,6 +56,7 @@ async def list_and_watch(
     field_selector: str | None = None,
     clock: Clock | None = None,
     keep: Keep | None = None,
+    on_listing: Callable[[], None] | None = None,
     on_trouble: OnTrouble | None = None,
     resync_seconds: float = 1800.0,
     watch_seconds: int = 300,
@@ -68,10 +69,11 @@ async def list_and_watch(
     state is listed again in any case. Pauses between failures grow, with jitter, up to 30 s.
 
     :param keep: reduces an object to what the caller needs, or drops it (``None``), before it is held anywhere
+    :param on_listing: called before each attempt to list
     :param on_trouble: called with each error and how many came in a row
     """
     scope = Scope(resource, namespace, label_selector, field_selector)
-    loop = _Loop(cluster, scope, clock or SystemClock(), keep, on_trouble, rng or random.Random())  # noqa: S311
+    loop = _Loop(cluster, scope, clock or SystemClock(), keep, on_listing, on_trouble, rng or random.Random())  # noqa: S311
     while True:
         listed = await loop.list()
         yield listed
@@ -116,6 +118,7 @@ class _Loop:
         scope: Scope,
         clock: Clock,
         keep: Keep | None,
+        on_listing: Callable[[], None] | None,
         on_trouble: OnTrouble | None,
         rng: random.Random,
     ) -> None:
@@ -124,12 +127,15 @@ class _Loop:
         self.clock = clock
         self.failures = 0
         self._keep = keep
+        self._on_listing = on_listing
         self._on_trouble = on_trouble
         self._rng = rng
 
     async def list(self) -> Listed:
         scope = self.scope
         while True:
+            if self._on_listing is not None:
+                self._on_listing()
             try:
                 listed = await self.cluster.list(
                     scope.resource,
