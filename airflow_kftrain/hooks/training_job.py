@@ -1,0 +1,107 @@
+"""The way from an Airflow connection to :class:`~airflow_kftrain.cluster.client.Cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow.sdk import BaseHook
+
+from airflow_kftrain.cluster.client import Cluster
+
+if TYPE_CHECKING:
+    from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+    from kubernetes_asyncio.client import ApiClient
+
+T = TypeVar("T")
+
+_EXTRAS = ("in_cluster", "kube_config_path", "kube_config", "cluster_context", "namespace")
+
+
+class TrainingJobHook(BaseHook):
+    """Reaches the cluster of a ``kubernetes`` connection (``kftrain`` connections have the same fields).
+
+    The cncf.kubernetes provider reads the connection and makes the credentials; all calls are made by
+    :class:`~airflow_kftrain.cluster.client.Cluster`. One code, asynchronous, serves triggers and, through :meth:`run`,
+    workers.
+
+    :param kubernetes_conn_id: the connection; where ``kubernetes_default`` does not exist, the environment's own
+        kubeconfig is used
+    """
+
+    conn_name_attr = "kubernetes_conn_id"
+    default_conn_name = "kubernetes_default"
+    conn_type = "kftrain"
+    hook_name = "KFTrain Kubernetes Cluster"
+
+    def __init__(self, kubernetes_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.kubernetes_conn_id = kubernetes_conn_id
+
+    @asynccontextmanager
+    async def cluster(self) -> AsyncIterator[Cluster]:
+        """The cluster, for as long as the block runs."""
+        async with AsyncExitStack() as clients:
+
+            async def connect() -> ApiClient:
+                # A new provider hook each time: it would answer with the credentials it read first.
+                return await clients.enter_async_context(self._kubernetes().get_conn())
+
+            async with Cluster(connect) as cluster:
+                yield cluster
+
+    async def namespace(self) -> str:
+        """The connection's namespace, ``default`` when it names none."""
+        extras = await self._kubernetes().get_conn_extras()
+        return extras.get("namespace") or extras.get("extra__kubernetes__namespace") or "default"
+
+    async def identity(self) -> str:
+        """A key that is equal for hooks that reach the same API with the same credentials; holds no secret."""
+        extras = await self._kubernetes().get_conn_extras()
+        held = {name: extras.get(name, extras.get(f"extra__kubernetes__{name}")) for name in _EXTRAS[:-1]}
+        return hashlib.sha256(json.dumps(held, sort_keys=True, default=str).encode()).hexdigest()
+
+    def run(self, call: Callable[[Cluster], Awaitable[T]]) -> T:
+        """The result of ``call`` with the cluster, for code that is not asynchronous."""
+
+        async def main() -> T:
+            async with self.cluster() as cluster:
+                return await call(cluster)
+
+        return run_in_loop(main)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the API answers, for the button of the connection form."""
+
+        async def ask(cluster: Cluster) -> str:
+            version = await cluster.raw("GET", "/version")
+            return f"Kubernetes {version.get('gitVersion', 'of unknown version')}"
+
+        try:
+            return True, self.run(ask)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the form shows it
+            return False, str(error)
+
+    def _kubernetes(self) -> AsyncKubernetesHook:
+        from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+
+        return AsyncKubernetesHook(conn_id=self.kubernetes_conn_id)
+
+
+def run_in_loop(main: Callable[[], Awaitable[T]]) -> T:
+    """Run ``main`` to its end in an event loop of its own, in a thread where the present one has a loop already."""
+
+    async def awaited() -> T:
+        return await main()
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(awaited())
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, awaited()).result()
