@@ -1,0 +1,139 @@
+"""The order in which waiting gangs are looked at.
+
+Ranks, lower first: gangs that freed capacity belongs to; who has waited beyond the guard; urgent by latest start;
+the rest by shortest predicted service (GPUs x seconds) with ageing, priority and fair share; Airflow backfill runs;
+last, work whose deadline cannot be met any more, which ages back: after the guard it goes first like all others.
+Equal keys keep the order of submission, then of ids.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from airflow_kftrain.scheduling.calendar import Bools, Floats
+from airflow_kftrain.scheduling.fit import Grid
+from airflow_kftrain.scheduling.model import Costs, Request
+from airflow_kftrain.scheduling.settings import PlannerSettings
+
+SHORTEST = 60.0  # seconds; keeps logarithms and ratios finite for runs of no length
+
+
+class Rank(enum.IntEnum):
+    """Classes of the order."""
+
+    CLAIMED = 0
+    GUARDED = 1
+    URGENT = 2
+    PLAIN = 3
+    BACKFILL_RUN = 4
+    HOPELESS = 5
+
+
+@dataclass
+class Queue:
+    """The waiting gangs of one partition as arrays of the same length.
+
+    :param expected: predicted (p50) seconds still to run, start-up included
+    :param hard: seconds after which it is surely over; infinite without a limit
+    """
+
+    requests: list[Request]
+    amounts: Floats
+    gpus: Floats
+    submitted: Floats
+    priority: Floats
+    expected: Floats
+    soonest: Floats
+    hard: Floats
+    deadline: Floats
+    runs: Floats
+    not_before: Floats
+    least: Bools
+    resumable: Bools
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+
+def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
+    """The arrays of ``requests``; what a request gives is kept on it from plan to plan."""
+    count = len(requests)
+    rows = np.array([request.row for request in requests], dtype=float).reshape(count, 13)
+    amounts = np.array([_amount(request, grid) for request in requests], dtype=float)
+    submitted, priority, p10, p50, _p80, deadline, limit, attained, gpus, runs, not_before, least, resume = (
+        rows.T
+    )
+    restart = np.where(attained > 0, costs.restart, 0.0)
+    return Queue(
+        requests,
+        amounts.reshape(count, len(grid.axes)),
+        gpus,
+        submitted,
+        np.minimum(priority, grid.partition.highest_priority),
+        costs.startup + restart + np.maximum(p50 - attained, np.minimum(p50, SHORTEST)),
+        costs.startup + restart + np.maximum(p10 - attained, 0.0),
+        limit,
+        deadline,
+        runs,
+        not_before,
+        least > 0,
+        resume > 0,
+    )
+
+
+def _amount(request: Request, grid: Grid) -> tuple[float, ...]:
+    kept = request.__dict__.get("_amount")
+    if kept is None or kept[0] != grid.axes:
+        kept = (grid.axes, tuple(grid.total(request.podsets)))
+        request.__dict__["_amount"] = kept
+    amount: tuple[float, ...] = kept[1]
+    return amount
+
+
+def service_key(queue: Queue, now: float, shares: Mapping[str, float], settings: PlannerSettings) -> Floats:
+    """log(service) - ageing x log(1 + wait / expected) - priority + share_weight x log(use over entitlement)."""
+    expected = np.maximum(queue.expected, SHORTEST)
+    key: Floats = np.log(queue.gpus * expected) - queue.priority
+    key -= settings.ageing * np.log1p(np.maximum(now - queue.submitted, 0.0) / expected)
+    if shares and settings.share_weight:
+        use = np.array([shares.get(request.share, 1.0) for request in queue.requests])
+        key += settings.share_weight * np.log(np.maximum(use, 1e-3))
+    return key
+
+
+def ranks(
+    queue: Queue, now: float, look_ahead: float, claimed: frozenset[str], settings: PlannerSettings
+) -> NDArray[np.int64]:
+    """The class of each gang; shape (n,)."""
+    latest = queue.deadline - queue.expected
+    rank = np.where(queue.least, Rank.BACKFILL_RUN, Rank.PLAIN)
+    rank[np.isfinite(queue.deadline) & (latest - now <= look_ahead)] = Rank.URGENT
+    rank[hopeless(queue, now, settings)] = Rank.HOPELESS
+    rank[now - queue.submitted >= settings.guard] = Rank.GUARDED
+    if claimed:
+        rank[[request.id in claimed for request in queue.requests]] = Rank.CLAIMED
+    return rank.astype(np.int64)
+
+
+def hopeless(queue: Queue, now: float, settings: PlannerSettings) -> Bools:
+    """Whose deadline is beyond even the p10 of a prediction that rests on enough runs."""
+    late: Bools = (queue.runs >= settings.hopeless_runs) & (now + queue.soonest > queue.deadline)
+    return late
+
+
+def order(
+    queue: Queue, rank: NDArray[np.int64], now: float, shares: Mapping[str, float], settings: PlannerSettings
+) -> NDArray[np.int64]:
+    """Indices into ``queue``, first to look at first; the same whatever order the requests came in."""
+    key = service_key(queue, now, shares, settings)
+    key = np.where(rank == Rank.URGENT, queue.deadline - queue.expected, key)
+    key = np.where(rank <= Rank.GUARDED, queue.submitted, key)
+    if len(np.unique(queue.submitted)) == len(queue):
+        return np.lexsort((queue.submitted, key, rank))
+    ids = np.array([request.id for request in queue.requests])
+    return np.lexsort((ids, queue.submitted, key, rank))

@@ -1,0 +1,77 @@
+"""The planner's parameters, each with the reason for its default; the units are in the names or the text."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from airflow_kftrain.exceptions import InvalidInput
+
+HOUR = 3600.0
+
+
+class Preemption(enum.Enum):
+    """For whose sake a preemptible gang may be suspended."""
+
+    NEVER = "never"
+    DEADLINE = "deadline"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True)
+class PlannerSettings:
+    """How a plan is made.
+
+    :param ageing: exponent by which waiting lowers the ordering key: service / (1 + wait / p50) ** ageing. At 0.3 a
+        gang that has waited a hundred times its run time counts as four times shorter: enough to break ties by
+        age, too little to turn the order into first come, first served.
+    :param guard: a gang that has waited so long goes first (s). Four days: longer than any wait at normal load.
+    :param share_weight: exponent of a share key's use over its entitlement in the ordering key.
+    :param depth: how many queued gangs of a partition one plan tries to start; the rest is explained as such.
+    :param look_ahead: how long before its latest start a gang with a deadline counts as urgent when predictions are
+        exact (s).
+    :param error_limit: median abs(log(real / predicted)) from which looking ahead does not pay: look-ahead shrinks
+        linearly to nothing there. 0.2 is a factor of 1.22; with twice that, holding loses against plain order.
+    :param reservations: plan reservations for urgent gangs per partition, beside the one for the first blocked.
+    :param idle_cap: the largest part of a partition's GPUs that urgent reservations may hold idle.
+    :param hopeless_runs: finished runs that a prediction must rest on before "cannot be met" is believed.
+    :param preemption: for whose sake preemptible gangs are suspended.
+    :param protected: a gang is not preempted within so many seconds of running.
+    :param preempt_gain: a gang is preempted only for one whose predicted service is so many times smaller.
+    :param loan_longest: the longest predicted (or hard, with ``recallable_only``) run of a borrowed start (s).
+    :param rescale_every: seconds between elastic rounds, and twice that between two resizes of one gang.
+    :param rescale_gain: smallest relative gain in remaining time that is worth a resize.
+    """
+
+    ageing: float = 0.3
+    guard: float = 96 * HOUR
+    share_weight: float = 0.5
+    depth: int = 20_000
+    look_ahead: float = 2 * HOUR
+    error_limit: float = 0.2
+    reservations: int = 2
+    idle_cap: float = 0.05
+    hopeless_runs: int = 5
+    preemption: Preemption = Preemption.DEADLINE
+    protected: float = 900.0
+    preempt_gain: float = 2.0
+    loan_longest: float = 12 * HOUR
+    rescale_every: float = 300.0
+    rescale_gain: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name in (
+            "ageing",
+            "guard",
+            "share_weight",
+            "look_ahead",
+            "error_limit",
+            "protected",
+            "rescale_every",
+        ):
+            if getattr(self, name) < 0:
+                raise InvalidInput(f"planner.{name}", getattr(self, name), "give zero or more")
+        if self.depth < 1:
+            raise InvalidInput("planner.depth", self.depth, "a plan looks at one gang at least")
+        if not 0 <= self.idle_cap <= 1:
+            raise InvalidInput("planner.idle_cap", self.idle_cap, "give a part between 0 and 1")
