@@ -6,8 +6,7 @@ import asyncio
 import concurrent.futures
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow.sdk import BaseHook
@@ -43,17 +42,17 @@ class TrainingJobHook(BaseHook):
         super().__init__()
         self.kubernetes_conn_id = kubernetes_conn_id
 
-    @asynccontextmanager
-    async def cluster(self) -> AsyncIterator[Cluster]:
-        """The cluster, for as long as the block runs."""
-        async with AsyncExitStack() as clients:
+    def open(self) -> Cluster:
+        """The cluster; whoever opens it closes it."""
 
-            async def connect() -> ApiClient:
-                # A new provider hook each time: it would answer with the credentials it read first.
-                return await clients.enter_async_context(self._kubernetes().get_conn())
+        async def connect() -> ApiClient:
+            from kubernetes_asyncio.client import ApiClient
 
-            async with Cluster(connect) as cluster:
-                yield cluster
+            # A new provider hook each time: it would answer with the credentials that it read first.
+            async with self._kubernetes().get_conn() as client:
+                return ApiClient(configuration=client.configuration)
+
+        return Cluster(connect)
 
     async def namespace(self) -> str:
         """The connection's namespace, ``default`` when it names none."""
@@ -70,7 +69,7 @@ class TrainingJobHook(BaseHook):
         """The result of ``call`` with the cluster, for code that is not asynchronous."""
 
         async def main() -> T:
-            async with self.cluster() as cluster:
+            async with self.open() as cluster:
                 return await call(cluster)
 
         return run_in_loop(main)

@@ -1,0 +1,232 @@
+"""From an operator's arguments to a job manifest; pure, so that a wrong argument is found when the DAG is parsed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_kftrain.exceptions import InvalidInput
+from airflow_kftrain.jobs.frameworks import Framework
+from airflow_kftrain.jobs.resources import parse_quantity
+
+GPU = "nvidia.com/gpu"
+REPLICA_FIELDS = (
+    "replicas",
+    "image",
+    "command",
+    "args",
+    "env",
+    "gpus",
+    "cpu",
+    "memory",
+    "restart_policy",
+    "template",
+)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What an operator was given, after rendering (see :mod:`.training_job` for what each means).
+
+    :param counts: replica type to number, in the framework's own words
+    :param replicas: replica type to what differs there
+    :param options: fields under ``spec`` that only the kind has, as manifests write them
+    """
+
+    framework: Framework
+    image: Any = None
+    command: Any = None
+    args: Any = None
+    env: Any = None
+    gpus: Any = None
+    cpu: Any = None
+    memory: Any = None
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    replicas: Mapping[str, Any] = field(default_factory=dict)
+    run_policy: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def build(arguments: Arguments) -> dict[str, Any]:
+    """The manifest, without metadata, that the arguments stand for.
+
+    :raises InvalidInput: an argument cannot be used; the error names it as it was written
+    """
+    framework = arguments.framework
+    overrides = {_replica_type(framework, name): value for name, value in arguments.replicas.items()}
+    counts = {name: count for name, count in arguments.counts.items() if count is not None}
+    for name, override in overrides.items():
+        if "replicas" in override or name not in counts:
+            counts[name] = override.get("replicas", 1)
+    replica_specs = {
+        name: _replica_spec(arguments, name, counts[name], overrides.get(name, {}))
+        for name in framework.ordered(counts)
+    }
+    spec: dict[str, Any] = {framework.replica_specs_field: replica_specs, **arguments.options}
+    if arguments.run_policy:
+        spec["runPolicy"] = as_json("run_policy", arguments.run_policy)
+    return {"apiVersion": framework.api_version, "kind": framework.kind, "spec": spec}
+
+
+def whole(name: str, value: Any, *, least: int = 1) -> int:
+    """``value`` as a whole number; text of digits (a rendered template) is one. :raises InvalidInput: it is none"""
+    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InvalidInput(name, value, "give a whole number")
+    if number < least:
+        raise InvalidInput(name, value, f"give {least} or more")
+    return number
+
+
+def as_json(name: str, value: Any) -> Any:
+    """A copy of ``value`` in plain JSON types; models of the ``kubernetes`` client become their API form.
+
+    :raises InvalidInput: something in it is no JSON
+    """
+    if hasattr(value, "attribute_map") and hasattr(value, "to_dict"):
+        from kubernetes.client import ApiClient
+
+        return as_json(name, ApiClient().sanitize_for_serialization(value))
+    if isinstance(value, Mapping):
+        return {str(key): as_json(f"{name}.{key}", item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [as_json(f"{name}[{n}]", item) for n, item in enumerate(value)]
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            name, value, "give what JSON can hold: text, numbers, booleans, lists, mappings"
+        ) from None
+    return copy.copy(value)
+
+
+def _replica_type(framework: Framework, given: str) -> str:
+    found = framework.replica_type(str(given))
+    if found is None:
+        raise InvalidInput(
+            "replicas",
+            given,
+            f"a {framework.kind} has no such replica type; it has {', '.join(framework.replica_types)}",
+        )
+    return found
+
+
+def _replica_spec(arguments: Arguments, name: str, count: Any, override: Any) -> dict[str, Any]:
+    where = f"replicas.{name}"
+    if not isinstance(override, Mapping):
+        raise InvalidInput(where, override, "give a Replica(...) or a mapping")
+    for unknown in set(override).difference(REPLICA_FIELDS):
+        raise InvalidInput(
+            f"{where}.{unknown}", override[unknown], f"give one of {', '.join(REPLICA_FIELDS)}"
+        )
+    spec: dict[str, Any] = {
+        "replicas": whole(_count_field(arguments, name, override), count),
+        "template": _template(arguments, where, override),
+    }
+    if override.get("restart_policy") is not None:
+        spec["restartPolicy"] = override["restart_policy"]
+    return spec
+
+
+def _count_field(arguments: Arguments, name: str, override: Mapping[str, Any]) -> str:
+    """How the person wrote the number of this replica type."""
+    if "replicas" in override or name not in arguments.counts:
+        return f"replicas.{name}.replicas"
+    return {"Worker": "workers"}.get(name, name.lower())
+
+
+def _template(arguments: Arguments, where: str, override: Mapping[str, Any]) -> dict[str, Any]:
+    template = as_json(f"{where}.template", override.get("template") or {})
+    pod = template.setdefault("spec", {})
+    containers = pod.setdefault("containers", [])
+    container = next((c for c in containers if c.get("name") == arguments.framework.container), None)
+    if container is None:
+        container = {"name": arguments.framework.container}
+        containers.insert(0, container)
+
+    def given(name: str) -> tuple[str, Any]:
+        if override.get(name) is not None:
+            return f"{where}.{name}", override[name]
+        return name, getattr(arguments, name)
+
+    _fill_image(container, *given("image"))
+    for name in ("command", "args"):
+        field_name, value = given(name)
+        if value is not None:
+            container[name] = _words(field_name, value)
+    _fill_env(container, "env", arguments.env)
+    _fill_env(container, f"{where}.env", override.get("env"))
+    _fill_resources(container, given("gpus"), given("cpu"), given("memory"))
+    return template
+
+
+def _fill_image(container: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        container["image"] = value
+    image = container.get("image")
+    if not isinstance(image, str) or not image.strip():
+        raise InvalidInput(name, image, "name the container image to run")
+
+
+def _words(name: str, value: Any) -> list[str]:
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise InvalidInput(name, value, "give a list of words, for instance ['python', 'train.py']")
+    return [str(word) for word in value]
+
+
+def _fill_env(container: dict[str, Any], name: str, value: Any) -> None:
+    """Add to the container's environment; a later value of the same name wins."""
+    if value is None:
+        return
+    merged = {entry["name"]: entry for entry in container.get("env") or []}
+    merged |= {entry["name"]: entry for entry in _env(name, value)}
+    container["env"] = list(merged.values())
+
+
+def _env(name: str, value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, Mapping):
+        return [{"name": str(key), "value": _env_value(f"{name}.{key}", item)} for key, item in value.items()]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        entries = as_json(name, value)
+        for n, entry in enumerate(entries):
+            if not isinstance(entry, dict) or not entry.get("name"):
+                raise InvalidInput(f"{name}[{n}]", entry, "give a Kubernetes EnvVar: a mapping with a name")
+        return list(entries)
+    raise InvalidInput(name, value, "give a mapping of names to values, or a list of Kubernetes EnvVars")
+
+
+def _env_value(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    return json.dumps(as_json(name, value))
+
+
+def _fill_resources(container: dict[str, Any], *given: tuple[str, Any]) -> None:
+    """Requests for all, and limits as well for GPUs, which Kubernetes wants equal."""
+    (gpus_name, gpus), (cpu_name, cpu), (memory_name, memory) = given
+    devices = _devices(gpus_name, gpus)
+    requests: dict[str, Any] = dict(devices)
+    for resource, name, value in (("cpu", cpu_name, cpu), ("memory", memory_name, memory)):
+        if value is not None:
+            parse_quantity(value, field=name)
+            requests[resource] = str(value)
+    if not requests:
+        return
+    resources = container.setdefault("resources", {})
+    resources["requests"] = {**(resources.get("requests") or {}), **requests}
+    if devices:
+        resources["limits"] = {**(resources.get("limits") or {}), **devices}
+
+
+def _devices(name: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return {str(kind): str(whole(f"{name}.{kind}", count)) for kind, count in value.items()}
+    number = whole(name, value, least=0)
+    return {GPU: str(number)} if number else {}
