@@ -42,7 +42,7 @@ class _Preemptive:
                     break
         return Decision(self._acts(world, chosen), self.next_change(world))
 
-    def next_change(self, _world: World) -> float | None:
+    def next_change(self, world: World) -> float | None:  # noqa: ARG002
         """When ranks change without an event."""
         return None
 
@@ -92,8 +92,7 @@ class LeastAttained(_Preemptive):
         span = len(world.jobs)
         return [self._queue(world.attained(job)) * span + job for job in jobs]
 
-    def next_change(self, _world: World) -> float | None:
-        world = _world
+    def next_change(self, world: World) -> float | None:
         if not world.waiting:
             return None
         soonest = math.inf
