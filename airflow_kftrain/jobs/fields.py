@@ -6,10 +6,10 @@ A record is a frozen dataclass whose fields are made by :func:`declared`. ``None
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from airflow_kftrain.exceptions import InvalidInput
@@ -117,6 +117,20 @@ class Quantities:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Texts:
+    """Names to text, as labels and annotations are."""
+
+    def read(self, value: Any, path: str) -> dict[str, str]:
+        return {name: Text().read(held, f"{path}.{name}") for name, held in read_mapping(value, path).items()}
+
+    def write(self, value: Mapping[str, str]) -> dict[str, str]:
+        return dict(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class RecordOf:
     """A nested record."""
 
@@ -152,21 +166,30 @@ class ListOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Untouched:
-    """An object in Kubernetes' own words, passed whole."""
+    """An object in Kubernetes' own words, passed whole; it must be JSON."""
 
     def read(self, value: Any, path: str) -> dict[str, Any]:
-        return copy.deepcopy(read_mapping(value, path))
+        copied: dict[str, Any] = plain_json(read_mapping(value, path), path)
+        return copied
 
     def write(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        return copy.deepcopy(dict(value))
+        return self.read(value, "")
 
     def schema(self) -> dict[str, Any]:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def declared(json: str, shape: Shape, *, default: Any = None) -> Any:
-    """A dataclass field that is called ``json`` in a manifest and holds ``shape``."""
-    return dataclasses.field(default=default, metadata={"json": json, "shape": shape})
+def declared(
+    json: str, shape: Shape, *, default: Any = None, factory: Callable[[], Any] | None = None
+) -> Any:
+    """A dataclass field that is called ``json`` in a manifest and holds ``shape``.
+
+    :param factory: makes the default, where it is one that could be changed
+    """
+    metadata = {"json": json, "shape": shape}
+    if factory is not None:
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def shapes(cls: type[Any]) -> dict[str, Shape]:
@@ -183,7 +206,7 @@ def read_record(cls: type[RecordT], value: Any, path: str) -> RecordT:
     fields = {f.metadata["json"]: f for f in _declared(cls)}
     for name in given:
         if name not in fields:
-            raise unknown_field(f"{path}.{name}" if path else name, given[name], name, fields)
+            raise UnknownField(f"{path}.{name}" if path else name, given[name], fields)
     return cls(
         **{
             field.name: field.metadata["shape"].read(given[name], f"{path}.{name}" if path else name)
@@ -220,9 +243,33 @@ def read_mapping(value: Any, path: str) -> dict[str, Any]:
     return dict(value)
 
 
-def unknown_field(path: str, value: object, name: str, known: Iterable[str]) -> InvalidInput:
-    """The error for a field that is not there, with the nearest right name."""
-    return InvalidInput(path, value, f"there is no such field; {_choose(name, known)}")
+def plain_json(value: Any, path: str) -> Any:
+    """A copy of ``value`` in plain JSON types; tuples become lists.
+
+    :raises InvalidInput: something in it is no JSON (a date, a set, NaN, a name that is not text)
+    """
+    if isinstance(value, Mapping):
+        return {name: plain_json(held, f"{path}.{name}") for name, held in read_mapping(value, path).items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(held, f"{path}[{n}]") for n, held in enumerate(value)]
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise InvalidInput(path, value, "give what JSON can hold: text, numbers, true, false, lists and mappings")
+
+
+class UnknownField(InvalidInput):
+    """A field that is not there.
+
+    :param known: the names that could stand in its place
+    """
+
+    def __init__(self, path: str, value: object, known: Iterable[str]) -> None:
+        self.known = tuple(known)
+        self.name = path.rpartition(".")[2]
+        super().__init__(path, value, f"there is no such field; {_choose(self.name, self.known)}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.value, self.known)
 
 
 def _choose(given: str, known: Iterable[str]) -> str:

@@ -74,6 +74,16 @@ def job_name(key: TaskKey, *, prefix: str | None = None) -> str:
     return f"{readable}-{_hash(key)}"
 
 
+def replica_name(replica_type: str, index: int | str) -> str:
+    """What a replica is called in logs and messages, for instance ``worker-0``."""
+    return f"{replica_type.lower()}-{index}"
+
+
+def pod_name(job: str, replica_type: str, index: int | str) -> str:
+    """The name of a replica's pod and of its service."""
+    return f"{job}-{replica_name(replica_type, index)}"
+
+
 def check_prefix(prefix: str, *, field: str = "metadata.name") -> str:
     """``prefix`` without a hyphen at its end, if names can begin with it.
 

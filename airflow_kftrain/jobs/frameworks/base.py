@@ -119,12 +119,12 @@ class Framework:
             raise InvalidInput(where, dict(replicas), f"give at least one of {', '.join(self.replica_types)}")
         for replica_type in self.required:
             if replica_type not in replicas:
-                raise InvalidInput(where, sorted(replicas), f"a {self.kind} needs a {replica_type}; add one")
+                raise InvalidInput(where, sorted(replicas), f"{self.kind} needs a {replica_type}; add one")
         for replica_type in self.singletons:
             if replicas.get(replica_type, 1) != 1:
                 raise InvalidInput(
                     f"{where}.{replica_type}.replicas",
                     replicas[replica_type],
-                    f"a {self.kind} has one {replica_type}; give more Workers instead",
+                    f"{self.kind} has one {replica_type}; give more Workers instead",
                 )
         self.check(replicas, options)
