@@ -147,44 +147,33 @@ class Backfill(Ranked):
             start = _try(free, job, width, home)
             if start is None:
                 continue
-            if not ends_before[job] and not _charge_beside(beside, start, world):
-                free.release(start.placement or (), free.shape(width, home)[1])
-                continue
+            placement = start.placement or ()
+            if not ends_before[job]:
+                if not beside.holds(placement):  # the very nodes would be missing beside the reserved gang
+                    free.release(placement)
+                    continue
+                beside.take(placement)
             starts.append(start)
 
     def _shadow(self, world: World, free: Nodes, head: int, starts: list[Start]) -> tuple[float, Nodes]:
         """When ``head`` is believed to start, and what is free beside it then."""
         shadow = free.copy()
         width, home = world.jobs[head].gpus, world.home(head)
-        ends = [
-            (self.expected_end(world, job), gang.placement, gang.each) for job, gang in world.gangs.items()
-        ]
-        ends += [(world.now, gang.placement, gang.each) for gang in world.ending.values()]
-        for start in starts:
-            _, each = free.shape(world.jobs[start.job].gpus, world.home(start.job))
-            ends.append((world.now + float(self._estimate[start.job]), start.placement or (), each))
-        for end, placement, each in sorted(ends):
-            shadow.release(placement, each)
+        ends = [(self.expected_end(world, job), gang.placement) for job, gang in world.gangs.items()]
+        ends += [(world.now, gang.placement) for gang in world.ending.values()]
+        ends += [(world.now + float(self._estimate[start.job]), start.placement or ()) for start in starts]
+        for end, placement in sorted(ends):
+            shadow.release(placement)
             found = shadow.place(width, home)
             if found is not None:
-                shadow.take(found, shadow.shape(width, home)[1])
+                shadow.take(found)
                 return end, shadow
         return math.inf, shadow
-
-
-def _charge_beside(beside: Nodes, start: Start, world: World) -> bool:
-    """Whether the very nodes of ``start`` stay free of the reserved gang; if so they are charged."""
-    _, each = beside.shape(world.jobs[start.job].gpus, world.home(start.job))
-    placement = start.placement or ()
-    if any(beside.free[node] < pods * each for node, pods in placement):
-        return False
-    beside.take(placement, each)
-    return True
 
 
 def _try(free: Nodes, job: int, width: int, home: str) -> Start | None:
     placement = free.place(width, home)
     if placement is None:
         return None
-    free.take(placement, free.shape(width, home)[1])
+    free.take(placement)
     return Start(job, width, home, placement)

@@ -45,6 +45,7 @@ class Resize:
 
     job: int
     gpus: int
+    placement: Placement | None = None
 
 
 Act: TypeAlias = Start | Preempt | Resize
@@ -242,7 +243,7 @@ class _Engine:
             self._free_later(act.job)
         else:
             self._log_span(world.gangs[act.job])
-            gang = world.resize(act.job, act.gpus)
+            gang = world.resize(act.job, act.gpus, act.placement)
             self._schedule_end(gang)
 
     def _schedule_end(self, gang: Gang) -> None:

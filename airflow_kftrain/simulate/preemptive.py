@@ -54,13 +54,13 @@ class _Preemptive:
             if job not in chosen:
                 acts.append(Preempt(job))
                 if not world.costs.termination:
-                    free.release(gang.placement, gang.each)
+                    free.release(gang.placement)
         for job in world.waiting:
             if job in chosen:
                 home = world.home(job)
                 placement = free.place(world.jobs[job].gpus, home)
                 if placement is not None:
-                    free.take(placement, free.shape(world.jobs[job].gpus, home)[1])
+                    free.take(placement)
                     acts.append(Start(job, world.jobs[job].gpus, home, placement))
         return acts
 

@@ -91,7 +91,7 @@ def pods_of(gpus: int, largest: int) -> tuple[int, int]:
     return gpus // each, each
 
 
-#: (node, pods on it) for each node of a gang.
+#: (node, GPUs on it) for each node of a gang.
 Placement: TypeAlias = tuple[tuple[int, int], ...]
 
 
@@ -128,9 +128,9 @@ class Nodes:
         """Indices of the nodes of a partition."""
         return self._partitions[partition]
 
-    def shape(self, gpus: int, partition: str = DEFAULT) -> tuple[int, int]:
-        """Pods and GPUs of each for a gang in a partition."""
-        return pods_of(gpus, self._sizes[self._partitions[partition].start])
+    def largest_node(self, partition: str = DEFAULT) -> int:
+        """GPUs of a node of the partition."""
+        return self._sizes[self._partitions[partition].start]
 
     def place(self, gpus: int, partition: str = DEFAULT) -> Placement | None:
         """Best fit: the fullest nodes that still take the pods; None when the gang does not fit."""
@@ -140,17 +140,17 @@ class Nodes:
         pods, each = pods_of(gpus, self._sizes[where.start])
         free = self.free
         if len(where) == 1:
-            return ((where.start, pods),) if free[where.start] >= gpus else None
+            return ((where.start, gpus),) if free[where.start] >= gpus else None
         if pods == 1:
             best = min((n for n in where if free[n] >= each), key=free.__getitem__, default=None)
-            return None if best is None else ((best, 1),)
+            return None if best is None else ((best, each),)
         return self._place_many(pods, each, where)
 
     def _place_many(self, pods: int, each: int, where: range) -> Placement | None:
         chosen: list[tuple[int, int]] = []
         for node in sorted((n for n in where if self.free[n] >= each), key=self.free.__getitem__):
             here = min(pods, self.free[node] // each)
-            chosen.append((node, here))
+            chosen.append((node, here * each))
             pods -= here
             if not pods:
                 return tuple(chosen)
@@ -160,17 +160,21 @@ class Nodes:
         """Whether the gang could start now."""
         return self.place(gpus, partition) is not None
 
-    def take(self, placement: Placement, each: int) -> None:
-        """Charge a gang's pods to their nodes."""
-        for node, pods in placement:
-            self.free[node] -= pods * each
-            self.total -= pods * each
+    def take(self, placement: Placement) -> None:
+        """Charge a gang to its nodes."""
+        for node, gpus in placement:
+            self.free[node] -= gpus
+            self.total -= gpus
 
-    def release(self, placement: Placement, each: int) -> None:
-        """Give them back."""
-        for node, pods in placement:
-            self.free[node] += pods * each
-            self.total += pods * each
+    def release(self, placement: Placement) -> None:
+        """Give its GPUs back."""
+        for node, gpus in placement:
+            self.free[node] += gpus
+            self.total += gpus
+
+    def holds(self, placement: Placement) -> bool:
+        """Whether the nodes have room for it."""
+        return all(self.free[node] >= gpus for node, gpus in placement)
 
     def check(self) -> None:
         """Raise where a node is charged with more than it has, or with less than nothing."""
@@ -189,7 +193,6 @@ class Gang:
 
     job: int
     gpus: int
-    each: int
     placement: Placement
     partition: str
     admitted: float
@@ -284,8 +287,9 @@ class World:
         found = placement or self.nodes.place(gpus, partition)
         if found is None:
             raise SimulationError(f"job {self.jobs[job].id} of {gpus} GPUs does not fit into {partition}")
-        _, each = self.nodes.shape(gpus, partition)
-        self._take(found, each)
+        if not self.nodes.holds(found) or sum(held for _, held in found) != gpus:
+            raise SimulationError(f"job {self.jobs[job].id} of {gpus} GPUs cannot be placed on {found}")
+        self.nodes.take(found)
         del self.waiting[at]
         self._drop_shape(job)
         record = self.records[job]
@@ -295,7 +299,7 @@ class World:
         record.lost += pause * gpus if record.admissions else 0.0
         record.admissions += 1
         rate, kept = self.jobs[job].rate(gpus), self.kept[job]
-        gang = Gang(job, gpus, each, found, partition, self.now, self.now + pause, rate, kept, kept)
+        gang = Gang(job, gpus, found, partition, self.now, self.now + pause, rate, kept, kept)
         self.gangs[job] = gang
         return gang
 
@@ -320,16 +324,15 @@ class World:
         self._end(job)
         self.records[job].end = self.now
 
-    def resize(self, job: int, gpus: int) -> Gang:
+    def resize(self, job: int, gpus: int, placement: Placement | None = None) -> Gang:
         """Change the size of a running gang within its partition."""
         gang = self.gangs[job]
         done = gang.done_by(self.now)
-        self.nodes.release(gang.placement, gang.each)
-        placement = self.nodes.place(gpus, gang.partition)
-        if placement is None:
+        self.nodes.release(gang.placement)
+        placement = placement or self.nodes.place(gpus, gang.partition)
+        if placement is None or not self.nodes.holds(placement):
             raise SimulationError(f"job {self.jobs[job].id} cannot be resized to {gpus} GPUs")
-        _, gang.each = self.nodes.shape(gpus, gang.partition)
-        self.nodes.take(placement, gang.each)
+        self.nodes.take(placement)
         pause = self.costs.rescale
         gang.placement, gang.gpus = placement, gpus
         gang.done, gang.works_from = done, max(gang.works_from, self.now + pause)
@@ -342,7 +345,7 @@ class World:
     def free(self, job: int) -> None:
         """Give back the GPUs of a gang that has terminated."""
         gang = self.ending.pop(job)
-        self.nodes.release(gang.placement, gang.each)
+        self.nodes.release(gang.placement)
 
     def fits_any_waiting(self) -> bool:
         """Whether a waiting gang would fit as things are."""
@@ -358,11 +361,6 @@ class World:
         charged = sum(g.gpus for held in (self.gangs, self.ending) for g in held.values())
         if charged != self.used():
             raise SimulationError(f"gangs hold {charged} GPUs, nodes are charged with {self.used()}")
-
-    def _take(self, placement: Placement, each: int) -> None:
-        if any(self.nodes.free[node] < pods * each for node, pods in placement):
-            raise SimulationError(f"nodes {placement} have no room for pods of {each} GPUs")
-        self.nodes.take(placement, each)
 
     def _drop_shape(self, job: int) -> None:
         shape = self.jobs[job].gpus, self.home(job)
