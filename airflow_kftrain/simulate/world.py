@@ -201,6 +201,7 @@ class Gang:
     done: float
     done_at_admission: float
     resized: float = -1e18
+    freed_at: float = 0.0
 
     def done_by(self, now: float) -> float:
         """Seconds of work done."""
@@ -372,6 +373,7 @@ class World:
         gang = self.gangs.pop(job)
         if job in self.ending:
             raise SimulationError(f"job {self.jobs[job].id} ends twice")
+        gang.freed_at = self.now + self.costs.termination
         self.ending[job] = gang
         return gang
 
