@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from airflow_kftrain.jobs.frameworks.base import Framework
+
 
 @dataclass(frozen=True)
 class Resource:
@@ -56,3 +58,8 @@ PODGROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 XGBOOSTJOBS = Resource("kubeflow.org", "v1", "xgboostjobs", "XGBoostJob")
+
+
+def resource_of(framework: Framework) -> Resource:
+    """Where the jobs of a framework are in the API."""
+    return Resource(framework.group, framework.version, framework.plural, framework.kind)

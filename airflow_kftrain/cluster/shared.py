@@ -21,6 +21,9 @@ from airflow_kftrain.exceptions import ApiError, ApiUnreachable, KFTrainError
 COHORT_SECONDS = 0.2
 """How long a new feed, or a late follower, waits for others to be served by the same list."""
 
+REMEMBERED = 256
+"""Objects that are gone, of which a waiter keeps the last state."""
+
 RELIST_ABOVE = 50
 """So many late followers are served by one list of everything instead of one read each."""
 
@@ -49,13 +52,15 @@ class Following:
     """The objects that one waiter follows.
 
     ``objects`` maps uid to object. ``known`` tells that it is the whole truth as of some moment: before, a missing
-    object may only not have been seen yet; afterwards it does not exist.
+    object may only not have been seen yet; afterwards it does not exist. ``gone`` holds the last state seen of the
+    newest :data:`REMEMBERED` objects that were there and are no more.
     """
 
     key: Hashable
     cluster: Cluster
     fetch: Fetch
     objects: dict[str, Object] = field(default_factory=dict)
+    gone: dict[str, Object] = field(default_factory=dict)
     known: bool = False
     _deleted: set[str] = field(default_factory=set)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -76,6 +81,7 @@ class Following:
 
     def _replace(self, objects: dict[str, Object]) -> None:
         if not self.known or objects != self.objects:
+            self._remember({uid: obj for uid, obj in self.objects.items() if uid not in objects})
             self.objects = objects
             self._wake.set()
         self.known = True
@@ -85,6 +91,7 @@ class Following:
         uid = event.object["metadata"]["uid"]
         if event.type == "DELETED":
             self.objects.pop(uid, None)
+            self._remember({uid: event.object})
             if not self.known:
                 self._deleted.add(uid)
         else:
@@ -101,6 +108,11 @@ class Following:
         self.known = True
         self._deleted.clear()
         self._wake.set()
+
+    def _remember(self, objects: dict[str, Object]) -> None:
+        self.gone.update(objects)
+        for uid in list(self.gone)[:-REMEMBERED]:
+            del self.gone[uid]
 
     def _fail(self, failure: BaseException) -> None:
         self._failure = failure
