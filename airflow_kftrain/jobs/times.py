@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_kftrain.jobs.identity import TIMES
+from airflow_kftrain.jobs.status import parse_time
 
 _ADMITTED, _UP, _RUN = "admittedAt", "gangUpAt", "runSeconds"
 
@@ -87,17 +88,6 @@ def resumed_at(job: Mapping[str, Any]) -> dt.datetime | None:
 def suspended_at(job: Mapping[str, Any]) -> dt.datetime | None:
     """When the job was last suspended; None when it is not."""
     return _changed(job, "Suspended", "True")
-
-
-def parse_time(text: object) -> dt.datetime | None:
-    """An instant as Kubernetes writes it; None for anything else."""
-    if not isinstance(text, str):
-        return None
-    try:
-        found = dt.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
 
 def _changed(job: Mapping[str, Any], condition: str, status: str) -> dt.datetime | None:

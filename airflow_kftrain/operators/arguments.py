@@ -139,7 +139,7 @@ def _count_field(arguments: Arguments, name: str, override: Mapping[str, Any]) -
 
 
 def _template(arguments: Arguments, where: str, override: Mapping[str, Any]) -> dict[str, Any]:
-    template = as_json(f"{where}.template", override.get("template") or {})
+    template: dict[str, Any] = as_json(f"{where}.template", override.get("template") or {})
     pod = template.setdefault("spec", {})
     containers = pod.setdefault("containers", [])
     container = next((c for c in containers if c.get("name") == arguments.framework.container), None)
