@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _DEFAULT_POLICIES = ["planner", "best-effort-fifo", "easy"]
-_POLICY_HELP = "planner, strict-fifo, best-effort-fifo, easy, conservative, smallest, sjf, edf, 2d-las or oracle; again for more."
+_POLICY_HELP = "planner, strict-fifo, best-effort-fifo, easy, conservative, smallest, sjf, edf, 2d-las, oracle; may be repeated."
 
 
 @app.command()
@@ -28,7 +28,8 @@ def simulate(
     ],
     policy: Annotated[list[str] | None, typer.Option(help=_POLICY_HELP)] = None,
     capacity: Annotated[
-        list[int] | None, typer.Option(help="GPUs; again for more. Without it: an offered load of 0.95.")
+        list[int] | None,
+        typer.Option(help="GPUs; again for more. Without it: enough to be 80 % busy to the end."),
     ] = None,
     more: Annotated[int, typer.Option(help="Also with so many GPUs more than the first capacity.")] = 0,
     per_node: Annotated[int, typer.Option(help="GPUs of a node; 0 counts GPUs only, without packing.")] = 8,
@@ -40,7 +41,7 @@ def simulate(
     ] = 0.0,
     days: Annotated[float, typer.Option(help="Days to generate, for recurring.")] = 7.0,
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 1,
-    gangs: Annotated[int, typer.Option(help="Gangs to draw in text; 0 draws none.")] = 8,
+    gangs: Annotated[int, typer.Option(help="Gangs to draw in text, of the first policy.")] = 8,
     plot: Annotated[Path | None, typer.Option(help="Also write a picture to this file.")] = None,
 ) -> None:
     """Print what each policy makes of a workload, and draw use, queue and gangs over time."""
@@ -52,7 +53,7 @@ def simulate(
     workload = _workload(trace, seed, days)
     console = Console()
     rows, runs, least = {}, {}, {}
-    for gpus in _capacities(capacity, more, workload.capacity_for(0.95), per_node):
+    for gpus in _capacities(capacity, more, workload.capacity_to_try(), per_node):
         bound = bounds.jct_bounds(workload, gpus).best
         cluster = world.Cluster.of_nodes(gpus, per_node) if per_node else world.Cluster.count(gpus)
         _check_widest(max(job.gpus for job in workload.jobs), gpus)
@@ -62,15 +63,17 @@ def simulate(
                 workload, cluster, policies.policy(name, known), world.Costs() if costs else world.FREE
             )
             label = f"{run.policy} @ {gpus}"
-            rows[label], runs[label], least[label] = metrics.measure(run), run, bound
-    title = f"{workload.name}: {len(workload.jobs)} jobs, offered load {workload.load(min(capacity or [gpus])):.2f}"
+            rows[label], runs[name, label], least[label] = metrics.measure(run), run, bound
+    title = f"{workload.name}: {len(workload.jobs)} jobs over {workload.span / 86400:.1f} days"
     console.print(report.summary_table(rows, least, title))
     console.print(report.class_table(rows))
-    for run in runs.values() if gangs else ():
+    first = policy[0] if policy else _DEFAULT_POLICIES[0]
+    for (name, _), run in runs.items():
         console.print()
-        console.print(draw.text(run, width=max(20, console.width - 42), gangs=gangs), highlight=False)
+        drawn = draw.text(run, width=max(20, console.width - 42), gangs=gangs if name == first else 0)
+        console.print(drawn, highlight=False)
     if plot is not None:
-        draw.picture(runs, plot)
+        draw.picture({label: run for (_, label), run in runs.items()}, plot)
         console.print(f"picture: {plot}")
 
 

@@ -98,7 +98,7 @@ class Greedy(Ranked):
             home, width = world.home(job), world.jobs[job].gpus
             if (width, home) in refused:
                 continue
-            start = _try(free, job, width, home)
+            start = try_start(free, job, width, home)
             if start is not None:
                 starts.append(start)
             elif self._blocking:
@@ -122,7 +122,7 @@ class Backfill(Ranked):
         queue = self.ranked(world)
         blocked = None
         for place, job in enumerate(queue.tolist()):
-            start = _try(free, job, world.jobs[job].gpus, world.home(job))
+            start = try_start(free, job, world.jobs[job].gpus, world.home(job))
             if start is None:
                 blocked = place
                 break
@@ -144,7 +144,7 @@ class Backfill(Ranked):
             width, home = world.jobs[job].gpus, world.home(job)
             if not ends_before[job] and not beside.fits(width, home):
                 continue
-            start = _try(free, job, width, home)
+            start = try_start(free, job, width, home)
             if start is None:
                 continue
             placement = start.placement or ()
@@ -171,7 +171,8 @@ class Backfill(Ranked):
         return math.inf, shadow
 
 
-def _try(free: Nodes, job: int, width: int, home: str) -> Start | None:
+def try_start(free: Nodes, job: int, width: int, home: str) -> Start | None:
+    """Charge a gang to ``free`` if it fits; the act that starts it there."""
     placement = free.place(width, home)
     if placement is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -104,6 +105,12 @@ class Workload:
         if not self.span:
             return widest
         return max(widest, round(self.load(1) / load))
+
+    def capacity_to_try(self, busy: float = 0.8) -> int:
+        """A capacity to begin with: that many GPUs would be busy a share of the time until the latest end."""
+        widest = max(job.gpus for job in self.jobs)
+        latest = max(job.submit + job.duration for job in self.jobs)
+        return max(widest, math.ceil(sum(job.area for job in self.jobs) / (busy * latest)))
 
     def map(self, change: Callable[[Job], Job]) -> Workload:
         """The workload with each job replaced by ``change(job)``."""
