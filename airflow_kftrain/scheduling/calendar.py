@@ -77,9 +77,18 @@ class Profile:
         last = max(int(np.searchsorted(self.times, end, side="left")), first + 1)
         return bool((self.free[first:last] >= amount).all())
 
+    def least(self, start: float, end: float) -> tuple[Floats, float]:
+        """The least of each axis between ``start`` and ``end``, and when the tightest step begins."""
+        first = max(int(np.searchsorted(self.times, start, side="right")) - 1, 0)
+        last = max(int(np.searchsorted(self.times, end, side="left")), first + 1)
+        steps = self.free[first:last]
+        tightest = int(np.argmin(steps.min(axis=1)))
+        low: Floats = steps.min(axis=0)
+        return low, max(start, float(self.times[first + tightest]))
+
     def earliest(self, amount: Floats, duration: float, after: float = -np.inf) -> float:
         """The first instant from which ``amount`` is free for ``duration`` seconds; infinity when there is none."""
-        enough = (self.free >= amount).all(axis=1)
+        enough: Bools = (self.free >= amount).all(axis=1)
         if not enough[-1] and not enough.any():
             return float(np.inf)
         begins = np.maximum(self.times, after)
@@ -87,7 +96,7 @@ class Profile:
         short = np.concatenate(([0], np.cumsum(~enough)))
         index = np.arange(len(self.times))
         passed = np.append(self.times[1:], np.inf) <= after  # steps that are over by then
-        good = enough & ~passed & (short[np.maximum(lasts, index + 1)] == short[index])
+        good: Bools = enough & ~passed & (short[np.maximum(lasts, index + 1)] == short[index])
         return float(begins[int(np.argmax(good))]) if good.any() else float(np.inf)
 
     @property

@@ -29,7 +29,8 @@ def expected_ends(running: Sequence[Running], now: float) -> Floats:
     for later in (p80, p90):
         ends = np.where(ends < now + 1.0, begin + later, ends)
     ends = np.where(ends < now + 1.0, now + np.maximum(SOONEST, (OVERDUE - 1.0) * elapsed), ends)
-    return np.maximum(np.minimum(ends, cap), now + 1.0)
+    surely: Floats = np.maximum(np.minimum(ends, cap), now + 1.0)
+    return surely
 
 
 def _row(gang: Running) -> tuple[float, float, float, float, float, float]:

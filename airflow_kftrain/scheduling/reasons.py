@@ -57,19 +57,23 @@ _SENTENCES: Mapping[Code, str] = {
     Code.SCALED_TO_FIT: "starts now with {size} replicas in place of {wanted}: that many fit",
     Code.RESERVED_FIRST_BLOCKED: "waits: first in order; {gpus} GPUs are held for it from {start}, when {frees} more "
     "will have been freed",
-    Code.RESERVED_DEADLINE: "waits: {gpus} GPUs are held for it from {start}, so that it meets its deadline {deadline}",
-    Code.RESERVED_CLAIM: "waits for the gangs that were stopped for it to be gone; {gpus} GPUs are its own from {start}",
+    Code.RESERVED_DEADLINE: "waits: {gpus} GPUs are held for it from {start}, "
+    "so that it meets its deadline {deadline}",
+    Code.RESERVED_CLAIM: "waits for the gangs that were stopped for it to be gone; "
+    "{gpus} GPUs are its own from {start}",
     Code.NO_ROOM: "waits: needs {gpus} GPUs, {free} are free in {partition}; {ahead} gang(s) stand before it",
-    Code.NODES_TOO_FULL: "waits: {free} GPUs are free in {partition}, but no set of nodes has room for each of its pods",
-    Code.WOULD_DELAY: "waits: {free} GPUs are free, but it is predicted to run for {expected_run} and would delay a gang "
-    "before it",
+    Code.NODES_TOO_FULL: "waits: {free} GPUs are free in {partition}, "
+    "but no set of nodes has room for each of its pods",
+    Code.WOULD_DELAY: "waits: {free} GPUs are free, but it is predicted to run for {expected_run} "
+    "and would delay a gang before it",
     Code.WOULD_BREAK_WINDOW: "waits: it could still be running when a guaranteed window of {partition} begins",
     Code.BACKING_OFF: "waits until {until}: its last start did not come up",
     Code.BEYOND_DEPTH: "waits: {ahead} gangs stand before it, more than one plan looks at",
     Code.IDLE_HELD: "waits: the free GPUs of {partition} are held for a gang before it",
     Code.NEVER_FITS: "cannot start: {what}",
     Code.NO_PARTITION: "cannot start: there is no partition {partition}",
-    Code.MISSES_DEADLINE: "waits: its deadline {deadline} cannot be met any more; it is expected to end at {expected_end}",
+    Code.MISSES_DEADLINE: "waits: its deadline {deadline} cannot be met any more; "
+    "it is expected to end at {expected_end}",
     Code.PREEMPTED: "is suspended for {beneficiary}: it loses {lost} of work, the least of all choices",
     Code.RECALLED: "is suspended: partition {partition} takes back what it lent, for {beneficiary}",
     Code.DRAINED: "is suspended: reservation {window} begins at {start}",
