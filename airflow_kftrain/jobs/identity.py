@@ -28,6 +28,13 @@ PROGRESS = "kftrain/progress"
 ORIGINAL = "kftrain/original"
 TIMES = "kftrain/times"
 
+# What the training operator (v1.8.1, pkg/apis/kubeflow.org/v1/common_types.go) puts on pods and services.
+JOB_NAME = "training.kubeflow.org/job-name"
+JOB_ROLE = "training.kubeflow.org/job-role"
+OPERATOR_NAME = "training.kubeflow.org/operator-name"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+REPLICA_INDEX = "training.kubeflow.org/replica-index"
+
 LONGEST_LABEL = 63
 LARGEST_INDEX = 99_999
 # Room for "-evaluator-99999", the longest that follows a job's name in a pod, a service or a label: a name then

@@ -1,0 +1,405 @@
+"""What a job's pods say: how many of the gang are up, what each of the others waits for, how each ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_kftrain.jobs import identity
+from airflow_kftrain.jobs.causes import Cause
+from airflow_kftrain.jobs.spec import TrainingJobSpec
+from airflow_kftrain.jobs.status import JobStatus, State
+
+_IMAGE_PULL = frozenset(
+    {
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+_CONFIG = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError"}
+)
+_ENDED_BY_NODE = {
+    "Evicted": Cause.EVICTED,
+    "Preempting": Cause.PREEMPTED,
+    "Preempted": Cause.PREEMPTED,
+    "NodeLost": Cause.NODE_LOST,
+    "NodeShutdown": Cause.NODE_LOST,
+    "Shutdown": Cause.NODE_LOST,
+    "Terminated": Cause.NODE_LOST,
+    "DeadlineExceeded": Cause.DEADLINE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a replica waits for.
+
+    :param text: a full clause, for instance ``image acme/train:1 cannot be pulled (ImagePullBackOff): …``
+    """
+
+    cause: Cause
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica of a gang and its newest pod.
+
+    :param phase: of the container that trains, sidecars left aside: ``Missing``, ``Pending``, ``Running``,
+        ``Succeeded`` or ``Failed``
+    :param waiting: what it waits for; None once it runs or has ended
+    :param restarts: in place, of the container that trains
+    :param exit_code: of its last end, if it has ended
+    :param reason: of that end: ``OOMKilled``, ``Error``, ``Evicted`` …
+    """
+
+    replica_type: str
+    index: int
+    phase: str = "Missing"
+    waiting: Waiting | None = None
+    pod: str | None = None
+    uid: str | None = None
+    node: str | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+    reason: str | None = None
+    message: str = ""
+    terminating: bool = False
+
+    @property
+    def name(self) -> str:
+        """For instance ``worker-0``."""
+        return identity.replica_name(self.replica_type, self.index)
+
+    @property
+    def up(self) -> bool:
+        """Whether it runs, or has ended well."""
+        return self.phase in ("Running", "Succeeded") and not self.terminating and self.waiting is None
+
+    @property
+    def final(self) -> bool:
+        """Whether it has ended for good."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why it failed; None when it has not."""
+        if self.phase != "Failed":
+            return None
+        if self.reason == "OOMKilled":
+            return Cause.OOM_KILLED
+        return _ENDED_BY_NODE.get(self.reason or "", Cause.EXIT_CODE if self.exit_code else Cause.UNKNOWN)
+
+    def __str__(self) -> str:
+        if self.waiting is not None:
+            return f"{self.name}: {self.waiting.text}"
+        ended = "" if self.exit_code is None else f", exit code {self.exit_code}"
+        return f"{self.name}: {self.phase}{ended}{f' ({self.reason})' if self.reason else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """All replicas that a job should have, those that lead first.
+
+    :param extra: pods beyond them (an elastic job that shrinks, a pod on its way out)
+    """
+
+    replicas: tuple[Replica, ...]
+    extra: tuple[str, ...] = ()
+
+    @classmethod
+    def from_pods(
+        cls,
+        spec: TrainingJobSpec,
+        pods: Iterable[Mapping[str, Any]],
+        events: Sequence[Mapping[str, Any]] = (),
+    ) -> Gang:
+        """The gang of a job.
+
+        Where a replica has several pods (one was replaced), the newest that is not on its way out counts.
+
+        :param pods: the job's own pods, in any order
+        :param events: of the job and its pods, newest last; they tell what pods that do not exist wait for
+        """
+        newest, extra = _newest(spec, pods)
+        replicas = tuple(
+            _replica(spec, t, n, newest.get((t.lower(), n)), events)
+            for t, count in spec.counts.items()
+            for n in range(count)
+        )
+        return cls(replicas, tuple(sorted(extra)))
+
+    @property
+    def total(self) -> int:
+        """Replicas the gang should have."""
+        return len(self.replicas)
+
+    @property
+    def ready(self) -> int:
+        """Replicas that run or have ended well."""
+        return sum(replica.up for replica in self.replicas)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every replica is up."""
+        return self.ready == self.total
+
+    @property
+    def failed(self) -> tuple[Replica, ...]:
+        """Replicas that ended badly."""
+        return tuple(replica for replica in self.replicas if replica.phase == "Failed")
+
+    @property
+    def waiting(self) -> tuple[Replica, ...]:
+        """Replicas that wait for something."""
+        return tuple(replica for replica in self.replicas if replica.waiting is not None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no pod of the job exists any more, or all have ended for good."""
+        return not self.extra and all(r.final or r.phase == "Missing" for r in self.replicas)
+
+    def replica(self, name: str) -> Replica:
+        """The replica of that name.
+
+        :raises KeyError: there is none
+        """
+        return {replica.name: replica for replica in self.replicas}[name]
+
+    def explain(self, *, most: int = 3) -> str:
+        """``3/4 replicas are up; worker-1: …``, with at most so many of those that wait."""
+        shown = [str(replica) for replica in (*self.failed, *self.waiting)]
+        more = [f"{len(shown) - most} more wait"] if len(shown) > most else []
+        return "; ".join([f"{self.ready}/{self.total} replicas are up", *shown[:most], *more])
+
+
+def observed_state(status: JobStatus, gang: Gang, *, was_whole: bool = False) -> State:
+    """The state of a job from its status and its pods together.
+
+    A final state and suspension are the status's alone. Otherwise the pods decide whether it starts or runs: the
+    training operator says Running when the first pods run.
+
+    :param was_whole: the gang has been up in this admission; then a replica that is missing does not make it start
+    """
+    if status.state.final or status.state in (State.QUEUED, State.SUSPENDED, State.RESTARTING):
+        return status.state
+    if gang.whole or was_whole:
+        return State.RUNNING
+    if gang.ready or status.state is State.RUNNING:
+        return State.STARTING
+    return status.state
+
+
+def distinct_events(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Reason and message of warnings, each once however often it was repeated, in order of first sight."""
+    found = dict.fromkeys(
+        (str(event.get("reason") or ""), str(event.get("message") or ""))
+        for event in events
+        if event.get("type") == "Warning"
+    )
+    return list(found)
+
+
+def _newest(
+    spec: TrainingJobSpec, pods: Iterable[Mapping[str, Any]]
+) -> tuple[dict[tuple[str, int], Mapping[str, Any]], list[str]]:
+    wanted = {(t.lower(), n) for t, count in spec.counts.items() for n in range(count)}
+    newest: dict[tuple[str, int], Mapping[str, Any]] = {}
+    extra: list[str] = []
+    for pod in sorted(pods, key=_age):
+        place = _place(pod)
+        if place not in wanted:
+            extra.append(_metadata(pod).get("name", ""))
+            continue
+        replaced = newest.get(place)
+        if replaced is not None:
+            extra.append(_metadata(replaced).get("name", ""))
+        newest[place] = pod
+    return newest, extra
+
+
+def _age(pod: Mapping[str, Any]) -> tuple[bool, str]:
+    """Sorts pods on their way out first, then old ones."""
+    metadata = _metadata(pod)
+    return not metadata.get("deletionTimestamp"), str(metadata.get("creationTimestamp") or "")
+
+
+def _place(pod: Mapping[str, Any]) -> tuple[str, int]:
+    labels = _metadata(pod).get("labels") or {}
+    index = str(labels.get(identity.REPLICA_INDEX, ""))
+    return str(labels.get(identity.REPLICA_TYPE, "")).lower(), int(index) if index.isdecimal() else -1
+
+
+def _replica(
+    spec: TrainingJobSpec,
+    replica_type: str,
+    index: int,
+    pod: Mapping[str, Any] | None,
+    events: Sequence[Mapping[str, Any]],
+) -> Replica:
+    if pod is None:
+        return Replica(replica_type, index, waiting=_missing(replica_type, index, events))
+    metadata, status = _metadata(pod), pod.get("status") or {}
+    container = _container(status.get("containerStatuses"), spec.framework.container)
+    ended = _ended(container)
+    phase = _phase(spec.restart_policy(replica_type), status.get("phase") or "Pending", container)
+    terminating = bool(metadata.get("deletionTimestamp"))
+    return Replica(
+        replica_type,
+        index,
+        phase=phase,
+        waiting=None if phase in ("Succeeded", "Failed") else _waiting(pod, container, terminating, events),
+        pod=metadata.get("name"),
+        uid=metadata.get("uid"),
+        node=(pod.get("spec") or {}).get("nodeName"),
+        restarts=int(container.get("restartCount") or 0),
+        exit_code=ended.get("exitCode"),
+        reason=status.get("reason") or ended.get("reason"),
+        message=str(ended.get("message") or status.get("message") or ""),
+        terminating=terminating,
+    )
+
+
+def _phase(restart_policy: str, pod_phase: str, container: Mapping[str, Any]) -> str:
+    """The phase of the container that trains: a sidecar may keep its pod running after it has ended."""
+    ended = (container.get("state") or {}).get("terminated")
+    if pod_phase != "Running" or not ended:
+        return "Pending" if pod_phase == "Unknown" else pod_phase
+    if ended.get("exitCode") == 0:
+        return "Running" if restart_policy == "Always" else "Succeeded"
+    return "Failed" if restart_policy in ("Never", "ExitCode") else "Running"
+
+
+def _ended(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last end of a container: of this run, else of the one before it was restarted."""
+    for state in ("state", "lastState"):
+        found = (container.get(state) or {}).get("terminated")
+        if found:
+            return dict(found)
+    return {}
+
+
+def _missing(replica_type: str, index: int, events: Sequence[Mapping[str, Any]]) -> Waiting:
+    name = identity.replica_name(replica_type, index)
+    refused = [text for reason, text in distinct_events(events) if reason == "FailedCreatePod"]
+    text = next((t for t in reversed(refused) if f"-{name}" in t), refused[-1] if refused else None)
+    if text is None:
+        return Waiting(Cause.NO_POD, "its pod has not been made")
+    cause = Cause.QUOTA if "exceeded quota" in text else Cause.POD_REFUSED
+    return Waiting(cause, f"its pod is refused: {text}")
+
+
+def _waiting(
+    pod: Mapping[str, Any],
+    container: Mapping[str, Any],
+    terminating: bool,
+    events: Sequence[Mapping[str, Any]],
+) -> Waiting | None:
+    if terminating:
+        return Waiting(Cause.TERMINATING, "its pod is on its way out")
+    if _phase_of(pod) == "Unknown":
+        return Waiting(Cause.NODE_LOST, "its node does not answer")
+    return (
+        _unscheduled(pod)
+        or _init_container(pod)
+        or _container_waiting(pod, container)
+        or _not_started(pod, container, events)
+    )
+
+
+def _unscheduled(pod: Mapping[str, Any]) -> Waiting | None:
+    if (pod.get("spec") or {}).get("nodeName"):
+        return None
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            gated = condition.get("reason") == "SchedulingGated"
+            text = condition.get("message") or condition.get("reason") or "no reason given"
+            return Waiting(Cause.GATED if gated else Cause.UNSCHEDULABLE, f"it has no node: {text}")
+    return Waiting(Cause.UNSCHEDULABLE, "it has no node yet") if _phase_of(pod) == "Pending" else None
+
+
+def _init_container(pod: Mapping[str, Any]) -> Waiting | None:
+    """The first init container that has not done its part; sidecars have when they have started."""
+    if _phase_of(pod) != "Pending":
+        return None
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        state = status.get("state") or {}
+        ended = state.get("terminated")
+        if (ended and ended.get("exitCode") == 0) or status.get("started"):
+            continue
+        name = status.get("name")
+        pulled = _pull(status)
+        if pulled:
+            return Waiting(Cause.IMAGE_PULL, f"init container {name}: {pulled}")
+        if ended:
+            return Waiting(Cause.INIT_CONTAINER, f"init container {name} ended with {ended.get('exitCode')}")
+        waiting = state.get("waiting") or {}
+        said = waiting.get("message") or waiting.get("reason") or ""
+        doing = "runs" if state.get("running") else f"waits ({said})" if said else "waits"
+        return Waiting(Cause.INIT_CONTAINER, f"init container {name} {doing}")
+    return None
+
+
+def _container_waiting(pod: Mapping[str, Any], trains: Mapping[str, Any]) -> Waiting | None:
+    """What keeps a container from running; the one that trains is asked first."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    others = [s for s in statuses if s is not trains and _phase_of(pod) == "Pending"]
+    for status in (trains, *others):
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        reason, message = waiting.get("reason") or "", waiting.get("message") or ""
+        pulled = _pull(status)
+        if pulled:
+            return Waiting(Cause.IMAGE_PULL, pulled)
+        if reason == "CrashLoopBackOff":
+            code = _ended(status).get("exitCode")
+            return Waiting(
+                Cause.CRASH_LOOP,
+                f"container {status.get('name')} ends again and again, last with exit code {code}, "
+                f"after {status.get('restartCount', 0)} restarts",
+            )
+        if reason in _CONFIG:
+            return Waiting(Cause.CONTAINER_CONFIG, f"container {status.get('name')}: {reason}: {message}")
+    return None
+
+
+def _pull(status: Mapping[str, Any]) -> str | None:
+    waiting = (status.get("state") or {}).get("waiting") or {}
+    reason = waiting.get("reason")
+    if reason not in _IMAGE_PULL:
+        return None
+    said = f": {waiting['message']}" if waiting.get("message") else ""
+    return f"image {status.get('image') or '?'} cannot be pulled ({reason}){said}"
+
+
+def _not_started(
+    pod: Mapping[str, Any], trains: Mapping[str, Any], events: Sequence[Mapping[str, Any]]
+) -> Waiting | None:
+    if _phase_of(pod) == "Running":
+        restarts = (trains.get("state") or {}).get("terminated") or (trains.get("state") or {}).get("waiting")
+        return Waiting(Cause.CRASH_LOOP, "its container starts again") if restarts else None
+    uid = _metadata(pod).get("uid")
+    own = [e for e in events if uid and (e.get("involvedObject") or {}).get("uid") == uid]
+    mounts = [t for reason, t in distinct_events(own) if reason in ("FailedMount", "FailedAttachVolume")]
+    if mounts:
+        return Waiting(Cause.VOLUME, f"a volume cannot be mounted: {mounts[-1]}")
+    return Waiting(Cause.CREATING, "its container is being made")
+
+
+def _container(statuses: Any, name: str) -> Mapping[str, Any]:
+    found = [s for s in statuses or () if isinstance(s, Mapping)]
+    return next((s for s in found if s.get("name") == name), found[0] if found else {})
+
+
+def _phase_of(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def _metadata(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    return pod.get("metadata") or {}
