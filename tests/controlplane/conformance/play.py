@@ -1,0 +1,211 @@
+"""Plays cases on one API server with one set of controllers, and records what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from airflow_kftrain.cluster.client import Cluster, Object
+from airflow_kftrain.cluster.resources import PODS
+from airflow_kftrain.exceptions import ApiError, NotFound
+from tests.controlplane.conformance.cases import Case, Change, Create, Delete, End, LosePod, Step, Until
+from tests.controlplane.conformance.record import Record, checkpoint, history
+from tests.controlplane.conformance.world import JobWorld, World
+
+REACH_SECONDS = 20.0
+"""How long a step may take to lead where the case says; then what is there is recorded."""
+
+QUIET_SECONDS = 2.0
+"""Nothing changes for so long: whatever the controllers do, they have done."""
+
+CONCURRENT_CASES = 8
+"""The real operator makes 20 calls a second; more cases at once only wait for each other."""
+
+
+class PodEnder(Protocol):
+    """How pods end where the cases are played."""
+
+    async def end(self, pod: Object, code: int) -> None:
+        """Let the containers of a running pod end with ``code``."""
+
+    def adapt(self, manifest: Object) -> Object:
+        """The manifest as it has to be for that."""
+
+
+@dataclass(frozen=True)
+class PlayedPods:
+    """Pods of the rig: kwok reads from their annotations how they end."""
+
+    cluster: Cluster
+
+    async def end(self, pod: Object, code: int) -> None:
+        """Add ``code`` to the list of exit codes."""
+        metadata = pod["metadata"]
+        key = "kftrain.test/exit-codes"
+        codes = [*filter(None, (metadata.get("annotations") or {}).get(key, "").split(",")), str(code)]
+        patch = {"metadata": {"uid": metadata["uid"], "annotations": {key: ",".join(codes)}}}
+        await self.cluster.patch(PODS, metadata["name"], patch, metadata["namespace"])
+
+    def adapt(self, manifest: Object) -> Object:
+        """As it is."""
+        return manifest
+
+
+@dataclass(frozen=True)
+class Column:
+    """One way to run a job: an API server, its controllers, and the namespaces they see to.
+
+    :param namespaces: by whether they work in gang mode
+    """
+
+    title: str
+    cluster: Cluster
+    namespaces: Mapping[bool, str]
+    ender: PodEnder
+
+    async def play(self, cases: Sequence[Case]) -> dict[str, Record]:
+        """Play all cases, several at a time."""
+        gate = asyncio.Semaphore(CONCURRENT_CASES)
+        records: dict[str, Record] = {}
+        async with contextlib.AsyncExitStack() as stack:
+            worlds = {
+                gang: await stack.enter_async_context(World(self.cluster, namespace).watched())
+                for gang, namespace in self.namespaces.items()
+            }
+
+            async def play(case: Case) -> None:
+                async with gate:
+                    world = worlds[case.gang].job(case.manifest["metadata"]["name"])
+                    records[case.name] = await _Player(self, case, world).play()
+
+            async with asyncio.TaskGroup() as group:
+                for case in cases:
+                    group.create_task(play(case))
+        return records
+
+
+class _Player:
+    """One case in one column."""
+
+    def __init__(self, column: Column, case: Case, world: JobWorld) -> None:
+        self._cluster = column.cluster
+        self._ender = column.ender
+        self._namespace = column.namespaces[case.gang]
+        self._case = case
+        self._world = world
+        self._names = {self._namespace: "NAMESPACE"}
+
+    async def play(self) -> Record:
+        checkpoints: dict[str, Any] = {}
+        before: dict[str, str] = {}
+        for step in self._case.steps:
+            try:
+                await self._act(step)
+            except ApiError as error:
+                checkpoints[step.title] = {"refused": error.status}
+                break
+            reached = await self._world.until(_GOALS[step.until], REACH_SECONDS)
+            quiet = await self._world.quiet(QUIET_SECONDS, REACH_SECONDS)
+            shown = checkpoint(self._world, before, self._names)
+            checkpoints[step.title] = shown | {"reached": reached, "quiet": quiet}
+            before = {name: pod["metadata"]["uid"] for name, pod in self._world.pods.items()}
+        record = Record({"steps": checkpoints, **history(self._world, self._names)})
+        await self._remove()
+        return record
+
+    async def _act(self, step: Step) -> None:
+        action, resource = step.action, self._case.kind.resource
+        name = self._case.manifest["metadata"]["name"]
+        match action:
+            case Create():
+                manifest = self._ender.adapt(copy.deepcopy(self._case.manifest))
+                await self._cluster.create(resource, manifest, self._namespace)
+                await self._world.until(lambda world: world.job is not None, REACH_SECONDS)
+            case Change(patch):
+                made = await self._cluster.patch(resource, name, dict(patch), self._namespace)
+                version = made["metadata"]["resourceVersion"]
+                await self._world.until(lambda world: _has_seen(world, version), REACH_SECONDS)
+            case Delete():
+                await self._cluster.delete(resource, name, self._namespace)
+            case LosePod(replica):
+                pod = self._world.pods[replica]
+                await self._cluster.delete(PODS, pod["metadata"]["name"], self._namespace)
+                uid = pod["metadata"]["uid"]
+                await self._world.until(lambda world: uid not in _uids(world), REACH_SECONDS)
+            case End(codes):
+                await asyncio.gather(*(self._end(replica, code) for replica, code in codes.items()))
+
+    async def _end(self, replica: str, code: int) -> None:
+        pod = self._world.pods.get(replica)
+        if pod is None or (pod.get("status") or {}).get("phase") != "Running":
+            return
+        await self._ender.end(pod, code)
+        await self._world.until(lambda world: _has_ended(world, replica, pod), REACH_SECONDS)
+
+    async def _remove(self) -> None:
+        with contextlib.suppress(NotFound):
+            await self._cluster.delete(
+                self._case.kind.resource, self._case.manifest["metadata"]["name"], self._namespace
+            )
+
+
+def _has_seen(world: JobWorld, version: str) -> bool:
+    return world.job is None or int(world.job["metadata"]["resourceVersion"]) >= int(version)
+
+
+def _uids(world: JobWorld) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in world.pods.values()}
+
+
+def _restarts(pod: Object) -> int:
+    return sum(status["restartCount"] for status in (pod.get("status") or {}).get("containerStatuses") or ())
+
+
+def _has_ended(world: JobWorld, replica: str, before: Object) -> bool:
+    pod = world.pods.get(replica)
+    return (
+        pod is None
+        or pod["metadata"]["uid"] != before["metadata"]["uid"]
+        or pod["status"]["phase"] != "Running"
+        or _restarts(pod) > _restarts(before)
+    )
+
+
+def _wanted(job: Object) -> int:
+    specs = next(value for key, value in job["spec"].items() if key.endswith("ReplicaSpecs"))
+    return sum(1 if spec.get("replicas") is None else spec["replicas"] for spec in specs.values())
+
+
+def _holds(job: Object | None, *conditions: str) -> bool:
+    found = ((job or {}).get("status") or {}).get("conditions") or ()
+    return any(one["type"] in conditions and one["status"] == "True" for one in found)
+
+
+def _runs(world: JobWorld) -> bool:
+    pods = world.pods.values()
+    alive = all(
+        pod["status"].get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+        for pod in pods
+    )
+    return (
+        world.job is not None and alive and len(pods) == _wanted(world.job) and _holds(world.job, "Running")
+    )
+
+
+_GOALS: Mapping[Until, Callable[[JobWorld], bool]] = {
+    "settled": lambda world: True,
+    "running": _runs,
+    "finished": lambda world: _holds(world.job, "Succeeded", "Failed"),
+    "suspended": lambda world: _holds(world.job, "Suspended") and not world.pods,
+    "gone": lambda world: world.job is None and not world.pods,
+}
+
+
+def dump(records: Mapping[str, Record]) -> str:
+    """Records as text, for looking at them."""
+    return json.dumps({name: record.value for name, record in records.items()}, indent=1, sort_keys=True)

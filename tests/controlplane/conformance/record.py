@@ -1,0 +1,161 @@
+"""What became of a job, without what must differ between two runs: a value to compare."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_kftrain.cluster.client import Object
+from airflow_kftrain.cluster.resources import EVENTS, PODGROUPS, SERVICES
+from tests.controlplane.conformance.world import JobWorld
+
+# What differs from run to run, or what somebody else than the job's controller writes.
+_METADATA = (
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "namespace",
+    "selfLink",
+)
+_POD_SPEC = ("nodeName", "serviceAccount", "serviceAccountName", "automountServiceAccountToken")
+_SERVICE_SPEC = ("clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+_ADMISSION_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_PLAYER_PREFIX = "kftrain.test/"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One case as one column had it; ``value`` is plain JSON."""
+
+    value: dict[str, Any]
+
+
+def checkpoint(world: JobWorld, before: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
+    """What is there now.
+
+    :param before: uids of the pods at the checkpoint before, by replica
+    :param names: texts to replace, for instance the namespace, with what stands for them
+    """
+    job = world.job
+    shown = {
+        "job": None if job is None else _job(job),
+        "pods": {replica: _pod(pod, before.get(replica)) for replica, pod in world.pods.items()},
+        "services": {_short(world, name): _service(obj) for name, obj in world.of(SERVICES).items()},
+        "podgroups": {_short(world, name): _plain(obj, "spec") for name, obj in world.of(PODGROUPS).items()},
+    }
+    return _replaced(shown, names)
+
+
+def history(world: JobWorld, names: Mapping[str, str]) -> dict[str, Any]:
+    """What happened from first to last: each change of a condition, and the events of the job by reason."""
+    changes: list[str] = []
+    latest: dict[str, str] = {}
+    for status in world.statuses:
+        for condition in status.get("conditions") or ():
+            said = f"{condition['type']}={condition['status']} {condition.get('reason')}"
+            if latest.get(condition["type"]) != said:
+                latest[condition["type"]] = said
+                changes.append(said)
+    events: Counter[str] = Counter()
+    for event in world.of(EVENTS).values():
+        if not _is_scheduler(event) and event["involvedObject"].get("uid") == world.uid:
+            events[f"{event['type']} {event['reason']}"] += event.get("count") or 1
+    return _replaced({"conditions": changes, "events": dict(sorted(events.items()))}, names)
+
+
+def _job(job: Object) -> dict[str, Any]:
+    status = job.get("status") or {}
+    conditions = {
+        one["type"]: f"{one['status']} {one.get('reason')}" for one in status.get("conditions") or ()
+    }
+    return {
+        "conditions": conditions,
+        # An absent count is a zero.
+        "replicaStatuses": {
+            replica_type: {key: value for key, value in counts.items() if value}
+            for replica_type, counts in (status.get("replicaStatuses") or {}).items()
+        },
+        "startTime": "startTime" in status,
+        "completionTime": "completionTime" in status,
+        "spec": _named(job["spec"]),
+    }
+
+
+def _pod(pod: Object, before: str | None) -> dict[str, Any]:
+    spec = {key: value for key, value in pod["spec"].items() if key not in _POD_SPEC}
+    spec["tolerations"] = [
+        one for one in spec.get("tolerations") or () if one.get("key") not in _ADMISSION_TOLERATIONS
+    ]
+    uid = pod["metadata"]["uid"]
+    return {
+        "metadata": _metadata(pod),
+        "spec": _named(spec),
+        "phase": (pod.get("status") or {}).get("phase"),
+        "identity": "first seen" if before is None else "same" if before == uid else "made anew",
+        "terminating": "deletionTimestamp" in pod["metadata"],
+    }
+
+
+def _service(service: Object) -> dict[str, Any]:
+    spec = {key: value for key, value in service["spec"].items() if key not in _SERVICE_SPEC}
+    return {"metadata": _metadata(service), "spec": _named(spec)}
+
+
+def _plain(obj: Object, *keys: str) -> dict[str, Any]:
+    return {"metadata": _metadata(obj), **{key: _named(obj.get(key)) for key in keys}}
+
+
+def _metadata(obj: Object) -> dict[str, Any]:
+    kept = {
+        key: value for key, value in obj["metadata"].items() if key not in (*_METADATA, "deletionTimestamp")
+    }
+    kept.pop("deletionGracePeriodSeconds", None)
+    kept["ownerReferences"] = [
+        {key: value for key, value in owner.items() if key != "uid"}
+        for owner in kept.get("ownerReferences") or ()
+    ]
+    annotations = kept.get("annotations") or {}
+    kept["annotations"] = {k: v for k, v in annotations.items() if not k.startswith(_PLAYER_PREFIX)}
+    return kept
+
+
+def _named(value: Any) -> Any:
+    """``value`` with lists of named entries (containers, ports, variables) as objects by name.
+
+    A difference then has the entry's name in its path. JSON in a variable (``TF_CONFIG``) is compared as JSON.
+    """
+    if isinstance(value, dict):
+        return {key: _named(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        if value and all(isinstance(entry, dict) and "name" in entry for entry in value):
+            return {entry["name"]: _entry(entry) for entry in value}
+        return [_named(entry) for entry in value]
+    return value
+
+
+def _entry(entry: Object) -> Any:
+    rest = {key: value for key, value in entry.items() if key != "name"}
+    if set(rest) == {"value"} and str(rest["value"]).startswith("{"):
+        return json.loads(rest["value"])
+    return rest["value"] if set(rest) == {"value"} else _named(rest)
+
+
+def _short(world: JobWorld, name: str) -> str:
+    return name.removeprefix(f"{world.name}-")
+
+
+def _is_scheduler(event: Object) -> bool:
+    source = (event.get("source") or {}).get("component") or event.get("reportingComponent") or ""
+    return "scheduler" in source or event["reason"] in ("Unschedulable", "FailedScheduling", "Scheduled")
+
+
+def _replaced(value: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    text = json.dumps(value)
+    for name, stand_in in names.items():
+        text = text.replace(name, stand_in)
+    return dict(json.loads(text))

@@ -1,0 +1,66 @@
+"""The conformance table covers what it claims, and the comparison finds what differs."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from tests.controlplane.conformance.compare import Known, compare
+from tests.controlplane.conformance.pairs import DIMENSIONS, PAIR_CASES
+from tests.controlplane.conformance.record import Record
+from tests.controlplane.conformance.table import CASES
+
+
+def test_the_table_has_at_least_sixty_jobs_of_three_kinds_each_with_a_name_of_its_own() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) >= 60
+    assert set(Counter(case.manifest["kind"] for case in CASES)) == {"XGBoostJob", "PyTorchJob", "TFJob"}
+
+
+def test_each_pair_of_values_of_two_dimensions_is_in_some_job() -> None:
+    rows = [case.features for case in PAIR_CASES]
+    for one, other in itertools.combinations(DIMENSIONS, 2):
+        wanted = set(itertools.product(DIMENSIONS[one], DIMENSIONS[other]))
+        assert wanted - {(row[one], row[other]) for row in rows} == set(), (one, other)
+
+
+def test_every_replica_type_restart_policy_and_clean_pod_policy_is_there() -> None:
+    types, restarts, cleans = set(), set(), set()
+    for case in CASES:
+        spec = case.manifest["spec"]
+        replicas = spec[case.kind.replica_specs]
+        types |= set(replicas)
+        restarts |= {replica.get("restartPolicy") for replica in replicas.values()}
+        cleans.add(spec.get("runPolicy", {}).get("cleanPodPolicy"))
+    assert types >= {"Master", "Worker", "Chief", "PS", "Evaluator"}
+    assert restarts >= {None, "Never", "OnFailure", "Always", "ExitCode"}
+    assert cleans == {None, "None", "Running", "All"}
+
+
+def records(**values: object) -> dict[str, Record]:
+    return {name: Record({"pods": value}) for name, value in values.items()}
+
+
+def test_equal_records_do_not_differ() -> None:
+    same = records(a={"x": 1, "y": [1, 2]})
+    assert compare("l", "r", same, records(a={"x": 1, "y": [1, 2]}), ()).unknown == ()
+
+
+def test_a_field_that_differs_is_named_with_its_job_and_both_values() -> None:
+    found = compare("l", "r", records(a={"x": {"y": 1}}), records(a={"x": {"y": 2}, "z": 3}), ())
+    assert [str(one) for one in found.unknown] == ["a: pods/x/y: 1 | 2", "a: pods/z: '(absent)' | 3"]
+
+
+def test_a_missing_job_differs_in_all_of_its_fields() -> None:
+    assert (
+        len(compare("l", "r", records(a={"x": 1}, b={"x": 1, "y": 2}), records(a={"x": 1}), ()).unknown) == 2
+    )
+
+
+def test_a_listed_difference_is_counted_and_one_that_is_gone_is_stale() -> None:
+    listed = Known("a*", "pods/x", "on purpose")
+    gone = Known("b", "*", "was on purpose")
+    found = compare("l", "r", records(a={"x": 1}), records(a={"x": 2}), (listed, gone))
+    assert found.unknown == ()
+    assert found.known[listed] == 1
+    assert found.stale == (gone,)
+    assert "on purpose" in found.table()
