@@ -53,6 +53,10 @@ async def with_retries(
         asked = error.retry_after if isinstance(error, ApiError) else None
         return (asked or 0.0) + pause_after(state.attempt_number, rng=source)
 
+    async def attempt() -> T:
+        # tenacity awaits only what it knows to be a coroutine function, which a lambda is not.
+        return await call()
+
     retrying = AsyncRetrying(
         stop=stop_after_attempt(attempts),
         wait=pause,
@@ -60,4 +64,4 @@ async def with_retries(
         sleep=clock.sleep,
         reraise=True,
     )
-    return await retrying(call)
+    return await retrying(attempt)

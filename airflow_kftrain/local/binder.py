@@ -32,6 +32,7 @@ class Binder:
         self._pods = Informer(cluster, PODS, clock=clock)
         self._groups = Informer(cluster, PODGROUPS, clock=clock)
         self._wake = asyncio.Event()
+        self._ready = asyncio.Event()
         self._assumed: dict[str, str] = {}
         """Bound by us, but not seen so by the watch yet: node by pod uid."""
         self._explained: dict[str, str] = {}
@@ -46,12 +47,17 @@ class Binder:
         try:
             for informer in informers:
                 await informer.synced()
+            self._ready.set()
             tasks.append(asyncio.create_task(self._bind_for_ever()))
             await stop.wait()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def ready(self) -> None:
+        """Return once nodes, pods and PodGroups are known."""
+        await self._ready.wait()
 
     async def _bind_for_ever(self) -> None:
         while True:

@@ -68,15 +68,15 @@ def _term_matches(term: Object, node: Object) -> bool:
 
 
 def _matches(expression: Object, labels: Mapping[str, str]) -> bool:
-    key, operator = expression["key"], expression["operator"]
+    key, operator = str(expression["key"]), str(expression["operator"])
     values: Sequence[str] = expression.get("values") or ()
     present = labels.get(key)
     if operator in ("Exists", "DoesNotExist"):
         return (present is not None) == (operator == "Exists")
     if operator == "In":
-        return present is not None and present in values
+        return present in tuple(values)
     if operator == "NotIn":
-        return present is None or present not in values
+        return present not in values
     return operator in ("Gt", "Lt") and _compares(operator, present, values)
 
 

@@ -48,6 +48,7 @@ class Kubelet:
 
     :param root: where pods, logs and volumes have their directories
     :param cluster_id: marks all processes; two clusters on one machine have different ones
+    :param logs: where containers' output goes; the API server reads it there
     :param images_file: TOML table of images, read anew at each container start; see :class:`Images`
     """
 
@@ -59,10 +60,10 @@ class Kubelet:
         root: Path,
         cluster_id: str,
         images_file: Path,
+        logs: LogBook,
         clock: Clock,
         back_off: BackOff | None = None,
     ) -> None:
-        self.logs = LogBook(root / "logs", clock)
         self._cluster = cluster
         self._clock = clock
         self._nodes = list(nodes)
@@ -76,12 +77,13 @@ class Kubelet:
         self._workers: dict[str, PodWorker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._removed_nodes: set[str] = set()
+        self._ready = asyncio.Event()
         self._machine = Machine(
             cluster,
             cluster_id,
             root,
             clock,
-            self.logs,
+            logs,
             self._events,
             lambda: Images.load(images_file),
             self._rewriter,
@@ -102,6 +104,7 @@ class Kubelet:
             helpers.append(asyncio.create_task(self._pods.run()))
             await self._pods.synced()
             self._remove_strangers_files()
+            self._ready.set()
             await stop.wait()
         finally:
             self._machine.closing = True
@@ -109,6 +112,10 @@ class Kubelet:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
             await self._shut_down()
+
+    async def ready(self) -> None:
+        """Return once the nodes are registered and their pods known."""
+        await self._ready.wait()
 
     async def _shut_down(self) -> None:
         for worker in self._workers.values():
