@@ -1,4 +1,6 @@
-"""The data of the examples: scikit-learn's breast cancer set (569 rows, 30 features), which ships in that package.
+"""The data of the examples: sets that ship with scikit-learn.
+
+``breast_cancer`` has 569 rows of 30 features and two classes, ``digits`` 1,797 images of 8 x 8 pixels.
 
 On the local cluster replicas are processes of this machine, so a folder is all the storage they need. On a real
 cluster the same tasks would read and write an object store or a shared volume.
@@ -20,15 +22,15 @@ def folder(*parts: str) -> Path:
     return Path(root).expanduser().joinpath(*(part.replace(":", "-").replace("+", "-") for part in parts))
 
 
-def write_shards(target: Path, shards: int, *, seed: int = 7) -> int:
+def write_shards(target: Path, shards: int, *, name: str = "breast_cancer", seed: int = 7) -> int:
     """Write ``shards`` disjoint parts of three quarters of the rows, and ``holdout.npz`` with the rest.
 
     :return: rows in all shards
     """
     import numpy as np
-    from sklearn.datasets import load_breast_cancer
+    from sklearn import datasets
 
-    x, y = load_breast_cancer(return_X_y=True)
+    x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(y))
     x, y = x[order], y[order]
     rows = len(y) * 3 // 4

@@ -7,7 +7,7 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, task
-from airflow_kftrain.operators.training import XGBoostJobOperator
+from airflow_kftrain.operators.training_job import XGBoostJobOperator
 
 from example_dags import data
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import socket
 import threading
@@ -22,6 +21,8 @@ import numpy as np
 import xgboost
 from xgboost import collective
 from xgboost.tracker import RabitTracker
+
+from reporting import report
 
 
 def main() -> None:
@@ -48,11 +49,6 @@ def main() -> None:
             arguments.model.parent.mkdir(parents=True, exist_ok=True)
             arguments.model.write_bytes(model)
             report(progressPercentage=100, model=str(arguments.model))
-
-
-def report(**facts: Any) -> None:
-    """One line that the operator reads: progress, metrics, where the model is."""
-    print("KFTRAIN " + json.dumps(facts), flush=True)
 
 
 def _arguments() -> argparse.Namespace:
