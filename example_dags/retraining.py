@@ -13,8 +13,8 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
-from airflow_kftrain.operators.training_job import Limits, XGBoostJobOperator
 
+from airflow_kftrain.operators.training_job import Limits, XGBoostJobOperator
 from example_dags import data
 
 WORKERS = 2
