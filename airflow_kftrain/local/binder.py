@@ -19,6 +19,8 @@ from airflow_kftrain.local.placement import Binding, Placement, Waiting, decide
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
+_PATIENCE_SECONDS = 0.5
+"""A pod that waits shorter is not explained: its gang is still being made, or what held its place is just ending."""
 
 
 class Binder:
@@ -36,6 +38,7 @@ class Binder:
         self._assumed: dict[str, str] = {}
         """Bound by us, but not seen so by the watch yet: node by pod uid."""
         self._explained: dict[str, str] = {}
+        self._waiting_since: dict[str, float] = {}
         for informer in (self._nodes, self._pods, self._groups):
             informer.add_handler(self._on_change)
 
@@ -71,7 +74,8 @@ class Binder:
         if not all(results):
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
         for waiting in placement.waiting:
-            await self._explain(waiting)
+            if self._is_due(waiting):
+                await self._explain(waiting)
 
     def _present_pods(self) -> list[Mapping[str, Any]]:
         """The pods as the watch has them, with our own last bindings laid over."""
@@ -105,6 +109,13 @@ class Binder:
             text = f"Successfully assigned {binding.namespace}/{binding.name} to {binding.node}"
             self._events.record(pod, "Normal", "Scheduled", text)
         return True
+
+    def _is_due(self, waiting: Waiting) -> bool:
+        now = asyncio.get_running_loop().time()
+        since = self._waiting_since.setdefault(waiting.uid, now)
+        if since == now:
+            asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._wake.set)
+        return now - since >= _PATIENCE_SECONDS
 
     async def _explain(self, waiting: Waiting) -> None:
         """Write the reason into the pod's condition and an event, once for each new reason."""
@@ -141,6 +152,7 @@ class Binder:
         if change == "DELETED":
             self._assumed.pop(uid, None)
             self._explained.pop(uid, None)
+            self._waiting_since.pop(uid, None)
         elif obj.get("spec", {}).get("nodeName"):
             self._assumed.pop(uid, None)
         self._wake.set()

@@ -21,6 +21,7 @@ from airflow_kftrain.local.overview import Overview, overview
 
 READY = "ready"
 _LOG_LINES = 15
+_LOG_BYTES = 10 * 1024 * 1024
 _END_SECONDS = 20.0
 
 
@@ -115,6 +116,7 @@ class LocalCluster:
         return overview(self.kubeconfig) if self.running else None
 
     def _start(self, timeout: float) -> None:
+        self._rotate_log()
         read_end, write_end = os.pipe()
         try:
             with self._home.log.open("ab") as log:
@@ -139,6 +141,11 @@ class LocalCluster:
             return
         self._end()
         raise LocalClusterError(self._why(answer, timeout))
+
+    def _rotate_log(self) -> None:
+        log = self._home.log
+        if log.exists() and log.stat().st_size > _LOG_BYTES:
+            log.replace(log.with_suffix(".log.1"))
 
     def _why(self, answer: str | None, timeout: float) -> str:
         what = f"it was not ready within {timeout:g} s" if answer is None else answer or "its process ended"

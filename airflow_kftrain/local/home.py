@@ -77,8 +77,9 @@ class Home:
     @property
     def state_paths(self) -> list[Path]:
         """What ``reset`` removes; the table of images is the user's and stays."""
-        names = ("api", "machine", "kubeconfig", "config.json", "cluster-id", "daemon.log", "daemon.lock")
-        return [self.path / name for name in names]
+        names = ("api", "machine", "kubeconfig", "config.json", "cluster-id", "daemon.lock")
+        logs = ("daemon.log", "daemon.log.1")
+        return [self.path / name for name in (*names, *logs)]
 
     def make(self) -> None:
         """Make the directory.

@@ -1,0 +1,135 @@
+"""A gang that trains with nothing but the standard library: linear regression, gradients summed over sockets.
+
+Run as the replicas of an XGBoostJob or PyTorchJob (``MASTER_ADDR``, ``MASTER_PORT``, ``RANK``, ``WORLD_SIZE``). Each
+rank holds a shard of its own; the result is that of all data, alike on every rank and unlike that of any shard alone.
+
+``--record DIR``  append ``{"event": "start"|"end", …}`` to a file of this process's own
+``--steps N``     steps to train
+``--exit R:CODE`` rank R ends with CODE after half the steps
+``--hold PATH``   after half the steps, wait until PATH exists
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+FEATURES = 4
+TRUE = [2.0, -1.0, 0.5, 3.0]
+
+
+def shard(rank: int) -> list[tuple[list[float], float]]:
+    source = random.Random(rank)
+    rows = []
+    for _ in range(40):
+        x = [source.gauss(0, 1) for _ in range(FEATURES)]
+        rows.append((x, sum(w * v for w, v in zip(TRUE, x, strict=True)) + source.gauss(0, 0.3)))
+    return rows
+
+
+def gradient(model: list[float], rows: list[tuple[list[float], float]]) -> list[float]:
+    total = [0.0] * FEATURES
+    for x, y in rows:
+        error = sum(w * v for w, v in zip(model, x, strict=True)) - y
+        for i, value in enumerate(x):
+            total[i] += error * value / len(rows)
+    return total
+
+
+class Gang:
+    """Sums vectors over all ranks: rank 0 listens, the others connect to it."""
+
+    def __init__(self, rank: int, world: int, address: str, port: int) -> None:
+        self.rank, self.world, self.peers = rank, world, []
+        if rank == 0:
+            listener = socket.create_server(("", port))
+            listener.settimeout(120)
+            self.peers = [listener.accept()[0] for _ in range(world - 1)]
+        else:
+            self.peers = [self._connect(address, port)]
+        for peer in self.peers:
+            peer.settimeout(120)
+
+    @staticmethod
+    def _connect(address: str, port: int) -> socket.socket:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                return socket.create_connection((address, port), timeout=5)
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def sum(self, vector: list[float]) -> list[float]:
+        if self.rank == 0:
+            parts = [vector] + [self._receive(peer) for peer in self.peers]
+            total = [sum(column) for column in zip(*parts, strict=True)]
+            for peer in self.peers:
+                self._send(peer, total)
+            return total
+        self._send(self.peers[0], vector)
+        return self._receive(self.peers[0])
+
+    @staticmethod
+    def _send(peer: socket.socket, vector: list[float]) -> None:
+        peer.sendall(struct.pack(f"!{FEATURES}d", *vector))
+
+    @staticmethod
+    def _receive(peer: socket.socket) -> list[float]:
+        data = b""
+        while len(data) < 8 * FEATURES:
+            chunk = peer.recv(8 * FEATURES - len(data))
+            if not chunk:
+                raise ConnectionError("a member of the gang is gone")
+            data += chunk
+        return list(struct.unpack(f"!{FEATURES}d", data))
+
+
+def record(directory: str | None, event: str, **fields: object) -> None:
+    if directory:
+        path = Path(directory) / f"{os.environ.get('HOSTNAME')}-{os.getpid()}.jsonl"
+        entry = {"event": event, "pod": os.environ.get("HOSTNAME"), "pid": os.getpid(), "time": time.time()}
+        with path.open("a") as file:
+            file.write(json.dumps(entry | fields) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--record")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--exit", default="")
+    parser.add_argument("--hold")
+    options = parser.parse_args()
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    record(options.record, "start")
+    gang = Gang(rank, world, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    rows, model = shard(rank), [0.0] * FEATURES
+    for step in range(options.steps):
+        if step == options.steps // 2:
+            failing, _, code = options.exit.partition(":")
+            if failing == str(rank):
+                record(options.record, "end", code=int(code))
+                return int(code)
+            while options.hold and not Path(options.hold).exists():
+                time.sleep(0.05)
+        summed = gang.sum(gradient(model, rows))
+        model = [w - 0.1 * g / world for w, g in zip(model, summed, strict=True)]
+        if rank == 0 and step % 10 == 0:
+            print("KFTRAIN", json.dumps({"progressPercentage": 100 * step // options.steps}), flush=True)
+    digest = hashlib.sha256(json.dumps(model).encode()).hexdigest()[:16]
+    print(f"rank {rank} of {world} ends with model {digest}", flush=True)
+    record(options.record, "end", code=0, model=digest)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
