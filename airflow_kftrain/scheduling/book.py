@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from airflow_kftrain.scheduling.calendar import Bools, Floats, Profile
+from airflow_kftrain.scheduling.calendar import Floats, Profile
 from airflow_kftrain.scheduling.fit import Chosen, Grid, pack
-from airflow_kftrain.scheduling.model import Phase, Placement, PodSet, Running
+from airflow_kftrain.scheduling.model import Placement, PodSet, Running
 from airflow_kftrain.scheduling.prediction import expected_ends
 
 
@@ -18,10 +18,12 @@ class Hold:
     """Room that a reservation has on chosen nodes: from ``start`` on, gangs still there must leave ``spare`` alone.
 
     :param spare: what a gang that stays beyond ``start`` may use, shape (nodes, axes)
+    :param owner: id of the request it is for
     """
 
     start: float
     spare: Floats
+    owner: str
 
 
 class Book:
@@ -42,6 +44,7 @@ class Book:
         back = np.zeros((len(running), len(grid.axes)))
         np.add.at(back, self.owners, self.amounts)
         self.profile = Profile.of_releases(now, self.free.sum(axis=0), self.ends, back)
+        self.usable: Floats = np.maximum(grid.allocatable - grid.foreign, 0.0)[grid.usable].sum(axis=0)
         self.holds: list[Hold] = []
 
     def free_at(self, when: float) -> Floats:
@@ -80,7 +83,7 @@ class Book:
         amounts = [self.grid.pod(podsets[which]) * count for which, _, count in chosen]
         self.amounts = np.vstack((self.amounts, *amounts))
 
-    def reserve(self, podsets: tuple[PodSet, ...], amount: Floats, duration: float) -> float:
+    def reserve(self, podsets: tuple[PodSet, ...], amount: Floats, duration: float, owner: str) -> float:
         """Hold room for a gang at the earliest instant it fits in all and on nodes; the instant, or infinity."""
         start = self.profile.earliest(amount, duration)
         while np.isfinite(start):
@@ -90,7 +93,8 @@ class Book:
                     free = np.minimum(free, hold.spare)
             chosen = pack(self.grid, free, podsets)
             if chosen is not None:
-                self._hold(podsets, chosen, free, start, duration, amount)
+                self._hold(podsets, chosen, free, start, owner)
+                self.profile.take(amount, start, start + duration)
                 return start
             later = self.ends[self.ends > start]
             if not len(later):
@@ -99,19 +103,20 @@ class Book:
         return start
 
     def _hold(
-        self,
-        podsets: tuple[PodSet, ...],
-        chosen: Chosen,
-        free: Floats,
-        start: float,
-        duration: float,
-        amount: Floats,
+        self, podsets: tuple[PodSet, ...], chosen: Chosen, free: Floats, start: float, owner: str
     ) -> None:
         spare = free.copy()
         for which, node, count in chosen:
             spare[node] -= self.grid.pod(podsets[which]) * count
-        self.holds.append(Hold(start, spare))
-        self.profile.take(amount, start, start + duration)
+        self.holds.append(Hold(start, spare, owner))
+
+    def free_beside(self, owners: Collection[str]) -> Floats:
+        """Free now on each node beside what ``owners`` hold from later on; shape (nodes, axes)."""
+        free = self.free
+        for hold in self.holds:
+            if hold.owner in owners:
+                free = np.minimum(free, hold.spare)
+        return free
 
     def placement(self, podsets: tuple[PodSet, ...], chosen: Chosen) -> tuple[Placement, ...]:
         """``chosen`` by names."""
@@ -143,6 +148,12 @@ def charge_of(gang: Running, grid: Grid) -> tuple[tuple[int, Floats], ...]:
     return charged
 
 
+def total_of(gang: Running, grid: Grid) -> Floats:
+    """What ``gang`` holds on ``grid`` in all; shape (axes,)."""
+    charge = charge_of(gang, grid)
+    return sum((amount for _, amount in charge), start=np.zeros(len(grid.axes)))
+
+
 def _flat(charges: list[tuple[tuple[int, Floats], ...]], axes: int) -> tuple[np.ndarray, np.ndarray, Floats]:
     owners = [owner for owner, charge in enumerate(charges) for _ in charge]
     nodes = [node for charge in charges for node, _ in charge]
@@ -152,11 +163,3 @@ def _flat(charges: list[tuple[tuple[int, Floats], ...]], axes: int) -> tuple[np.
         np.array(nodes, dtype=np.int64),
         np.array(amounts, dtype=float).reshape(len(amounts), axes),
     )
-
-
-def is_leaving(gang: Running) -> bool:
-    """Whether its pods are on their way out."""
-    return gang.phase is Phase.TERMINATING
-
-
-__all__ = ["Book", "Bools", "Hold", "charge_of", "is_leaving"]

@@ -88,7 +88,7 @@ class Profile:
 
     def earliest(self, amount: Floats, duration: float, after: float = -np.inf) -> float:
         """The first instant from which ``amount`` is free for ``duration`` seconds; infinity when there is none."""
-        enough: Bools = (self.free >= amount).all(axis=1)
+        enough: Bools = np.all(self.free >= amount, axis=1)
         if not enough[-1] and not enough.any():
             return float(np.inf)
         begins = np.maximum(self.times, after)

@@ -1,8 +1,8 @@
 """The order in which waiting gangs are looked at.
 
-Ranks, lower first: gangs that freed capacity belongs to; who has waited beyond the guard; urgent by latest start;
-the rest by shortest predicted service (GPUs x seconds) with ageing, priority and fair share; Airflow backfill runs;
-last, work whose deadline cannot be met any more, which ages back: after the guard it goes first like all others.
+Ranks, lower first: gangs that freed capacity belongs to; who has waited beyond the guard; urgent by latest start, as
+far as predictions can be trusted; the rest by shortest predicted service (GPUs x seconds) with ageing, priority, fair
+share and slack; Airflow backfill runs. Work that is probably late stands back within its rank, and ages back.
 Equal keys keep the order of submission, then of ids.
 """
 
@@ -31,7 +31,6 @@ class Rank(enum.IntEnum):
     URGENT = 2
     PLAIN = 3
     BACKFILL_RUN = 4
-    HOPELESS = 5
 
 
 @dataclass
@@ -39,7 +38,8 @@ class Queue:
     """The waiting gangs of one partition as arrays of the same length.
 
     :param expected: predicted (p50) seconds still to run, start-up included
-    :param hard: seconds after which it is surely over; infinite without a limit
+    :param spread: standard deviation of the logarithm of its run time around the p50
+    :param surely_over: seconds after which it is over even if predictions fail: its limit; 0 if it can be suspended
     """
 
     requests: list[Request]
@@ -49,7 +49,8 @@ class Queue:
     priority: Floats
     expected: Floats
     soonest: Floats
-    hard: Floats
+    spread: Floats
+    surely_over: Floats
     deadline: Floats
     runs: Floats
     not_before: Floats
@@ -65,7 +66,7 @@ def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
     count = len(requests)
     rows = np.array([request.row for request in requests], dtype=float).reshape(count, 13)
     amounts = np.array([_amount(request, grid) for request in requests], dtype=float)
-    submitted, priority, p10, p50, _p80, deadline, limit, attained, gpus, runs, not_before, least, resume = (
+    submitted, priority, p10, p50, p80, deadline, limit, attained, gpus, runs, not_before, least, resume = (
         rows.T
     )
     restart = np.where(attained > 0, costs.restart, 0.0)
@@ -77,7 +78,8 @@ def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
         np.minimum(priority, grid.partition.highest_priority),
         costs.startup + restart + np.maximum(p50 - attained, np.minimum(p50, SHORTEST)),
         costs.startup + restart + np.maximum(p10 - attained, 0.0),
-        limit,
+        np.log(np.maximum(p80, 1e-9) / np.maximum(p50, 1e-9)) / 0.8416,
+        np.where(resume > 0, 0.0, costs.startup + limit),
         deadline,
         runs,
         not_before,
@@ -96,14 +98,34 @@ def _amount(request: Request, grid: Grid) -> tuple[float, ...]:
 
 
 def service_key(queue: Queue, now: float, shares: Mapping[str, float], settings: PlannerSettings) -> Floats:
-    """log(service) - ageing x log(1 + wait / expected) - priority + share_weight x log(use over entitlement)."""
+    """The logarithm of the service that counts: predicted, aged, and weighed by priority, share and deadline.
+
+    ``log(GPUs x expected) - ageing x log(1 + wait / expected) - priority + share_weight x log(use / entitlement)
+    + min(slack / slack_scale, slack_most) - log(late_floor + P(in time))``. The last two are the rule of apparent
+    tardiness cost: short work first, longer work when its time has come; who is probably late anyway stands back.
+    """
     expected = np.maximum(queue.expected, SHORTEST)
     key: Floats = np.log(queue.gpus * expected) - queue.priority
     key -= settings.ageing * np.log1p(np.maximum(now - queue.submitted, 0.0) / expected)
     if shares and settings.share_weight:
         use = np.array([shares.get(request.share, 1.0) for request in queue.requests])
         key += settings.share_weight * np.log(np.maximum(use, 1e-3))
+    if np.isfinite(queue.deadline).any():
+        slack = np.maximum(queue.deadline - now - expected, 0.0) / settings.slack_scale
+        key += np.minimum(slack, settings.slack_most)
+        key -= np.log(settings.late_floor + in_time(queue, now))
     return key
+
+
+def in_time(queue: Queue, now: float) -> Floats:
+    """The chance that each gang, started now, ends by its deadline; 1 without one.
+
+    Log-normal around the p50, with the logistic approximation of the normal distribution (error below 0.01).
+    """
+    left = np.maximum(queue.deadline - now, 1e-9)
+    steps = np.log(left / np.maximum(queue.expected, 1.0)) / np.maximum(queue.spread, 0.03)
+    chance: Floats = 1.0 / (1.0 + np.exp(np.clip(-1.702 * steps, -60.0, 60.0)))
+    return np.where(np.isfinite(queue.deadline), chance, 1.0)
 
 
 def ranks(
@@ -112,18 +134,13 @@ def ranks(
     """The class of each gang; shape (n,)."""
     latest = queue.deadline - queue.expected
     rank = np.where(queue.least, Rank.BACKFILL_RUN, Rank.PLAIN)
-    rank[np.isfinite(queue.deadline) & (latest - now <= look_ahead)] = Rank.URGENT
-    rank[hopeless(queue, now, settings)] = Rank.HOPELESS
+    if look_ahead > 0:
+        urgent = (latest - now <= look_ahead) & (latest >= now)
+        rank[urgent] = Rank.URGENT
     rank[now - queue.submitted >= settings.guard] = Rank.GUARDED
     if claimed:
         rank[[request.id in claimed for request in queue.requests]] = Rank.CLAIMED
     return rank.astype(np.int64)
-
-
-def hopeless(queue: Queue, now: float, settings: PlannerSettings) -> Bools:
-    """Whose deadline is beyond even the p10 of a prediction that rests on enough runs."""
-    late: Bools = (queue.runs >= settings.hopeless_runs) & (now + queue.soonest > queue.deadline)
-    return late
 
 
 def order(

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from airflow_kftrain.scheduling.backfill import Admission, admit
+import numpy as np
+
+from airflow_kftrain.scheduling.backfill import admit
 from airflow_kftrain.scheduling.book import Book
+from airflow_kftrain.scheduling.deadline import climb, look_ahead
 from airflow_kftrain.scheduling.decisions import Decision, Explain, Start
+from airflow_kftrain.scheduling.desk import Desk
 from airflow_kftrain.scheduling.fit import grid_of
-from airflow_kftrain.scheduling.model import Request, Running, Snapshot
-from airflow_kftrain.scheduling.ordering import order, queue_of, ranks
+from airflow_kftrain.scheduling.lending import lend, recall
+from airflow_kftrain.scheduling.model import Partition, Request, Running, Snapshot
+from airflow_kftrain.scheduling.ordering import Queue, order, queue_of, ranks
+from airflow_kftrain.scheduling.preemption import preempt_by_service
+from airflow_kftrain.scheduling.promises import Promises
 from airflow_kftrain.scheduling.reasons import Code, Reason
-from airflow_kftrain.scheduling.settings import PlannerSettings
-from airflow_kftrain.scheduling.vectors import axes_of
+from airflow_kftrain.scheduling.settings import PlannerSettings, Preemption
+from airflow_kftrain.scheduling.vectors import Axes, axes_of
+from airflow_kftrain.scheduling.windows import drain, enter
 
 
 @dataclass
@@ -24,7 +32,8 @@ class Plan:
     """
 
     decisions: list[Decision] = field(default_factory=list)
-    _admissions: list[Admission] = field(default_factory=list)
+    _desks: list[Desk] = field(default_factory=list)
+    _lost: list[Explain] = field(default_factory=list)
 
     @property
     def starts(self) -> list[Start]:
@@ -33,38 +42,101 @@ class Plan:
 
     def explanations(self) -> list[Explain]:
         """One reason for each gang that neither starts nor has a reservation; made when asked for."""
-        return [explained for admission in self._admissions for explained in admission.explanations()]
+        return self._lost + [explained for desk in self._desks for explained in desk.explanations()]
 
 
 def plan(snapshot: Snapshot, settings: PlannerSettings | None = None) -> Plan:
     """The plan for ``snapshot``; the same for equal snapshots."""
     settings = settings or PlannerSettings()
-    made = Plan()
+    # 1. Charge what runs and what is promised; put each partition's queue in order.
+    desks, lost = _desks(snapshot, settings)
+    for desk in desks.values():
+        # 2. Make way for guaranteed windows, and let their members in.
+        drain(desk)
+        enter(desk)
+        # 3. Start what fits in order; reserve for the first that does not; backfill beneath.
+        admit(desk)
+    for desk in desks.values():
+        # 4. Help gangs that would miss their deadline: other sizes, a loan, preemption.
+        climb(desk, desks)
+    # 5. Lend what is idle, take back what was lent.
+    if len(desks) > 1:
+        lend(desks)
+        for desk in desks.values():
+            recall(desk)
+    # 6. Suspend long work for short, where preemption is for that.
+    if settings.preemption is Preemption.SERVICE:
+        for desk in desks.values():
+            preempt_by_service(desk)
+    decisions = [decision for desk in desks.values() for decision in desk.decisions]
+    return Plan(decisions, list(desks.values()), lost)
+
+
+def _desks(snapshot: Snapshot, settings: PlannerSettings) -> tuple[dict[str, Desk], list[Explain]]:
+    """A desk for each partition, and why requests of unknown partitions wait."""
     axes = axes_of(node.allocatable for partition in snapshot.partitions for node in partition.nodes)
-    queues, running = _by_partition(snapshot)
-    for partition in snapshot.partitions:
-        # 1. Charge what runs: free now on each node, and free over time.
-        grid = grid_of(partition, axes)
-        book = Book(grid, running[partition.name], snapshot.now)
-        # 2. Put the queue in order.
-        queue = queue_of(queues.pop(partition.name, []), grid, snapshot.costs)
-        claimed = frozenset(claim.beneficiary for claim in snapshot.claims)
-        rank = ranks(queue, snapshot.now, 0.0, claimed, settings)
-        looked_at = order(queue, rank, snapshot.now, snapshot.shares, settings)
-        # 3. Start what fits, reserve for the first that does not, backfill beneath it.
-        admission = admit(book, queue, looked_at, rank, settings)
-        made.decisions.extend(admission.decisions)
-        made._admissions.append(admission)
-    for name, lost in sorted(queues.items()):
-        made.decisions.extend(Explain(r.id, Reason(Code.NO_PARTITION, {"partition": name})) for r in lost)
-    return made
-
-
-def _by_partition(snapshot: Snapshot) -> tuple[dict[str, list[Request]], dict[str, list[Running]]]:
     queues: defaultdict[str, list[Request]] = defaultdict(list)
     for request in snapshot.queue:
         queues[request.partition].append(request)
     running: defaultdict[str, list[Running]] = defaultdict(list)
     for gang in snapshot.running:
         running[gang.partition].append(gang)
-    return queues, running
+    desks = {
+        partition.name: _desk(
+            snapshot, settings, partition, axes, queues.pop(partition.name, []), running[partition.name]
+        )
+        for partition in snapshot.partitions
+    }
+    lost = [
+        Explain(request.id, Reason(Code.NO_PARTITION, {"partition": name}))
+        for name, requests in sorted(queues.items())
+        for request in requests
+    ]
+    return desks, lost
+
+
+def _desk(
+    snapshot: Snapshot,
+    settings: PlannerSettings,
+    partition: Partition,
+    axes: Axes,
+    requests: list[Request],
+    running: list[Running],
+) -> Desk:
+    now, grid = snapshot.now, grid_of(partition, axes)
+    book = Book(grid, running, now)
+    windows = [
+        window for window in snapshot.windows if window.partition == partition.name and window.end > now
+    ]
+    promises = Promises(book, windows, snapshot.costs)
+    queue = queue_of(requests, grid, snapshot.costs)
+    claimed = frozenset(
+        c.beneficiary for c in snapshot.claims if c.partition == partition.name and c.expires > now
+    )
+    ahead = look_ahead(
+        snapshot.prediction_error.get(partition.name), settings.look_ahead, settings.error_limit
+    )
+    rank = ranks(queue, now, ahead, claimed, settings)
+    able = (queue.amounts <= book.usable).all(axis=1) & (queue.not_before <= now)
+    return Desk(
+        snapshot=snapshot,
+        settings=settings,
+        book=book,
+        queue=queue,
+        promises=promises,
+        stay=_stay(queue, promises, settings),
+        rank=rank,
+        order=order(queue, rank, now, snapshot.shares, settings),
+        settled=np.zeros(len(queue), dtype=bool),
+        able=able,
+        claimed=claimed,
+    )
+
+
+def _stay(queue: Queue, promises: Promises, settings: PlannerSettings) -> np.ndarray:
+    """For how long room must be free: the predicted run, or until a window stops a resumable gang, if worth it."""
+    if not promises.any:
+        return queue.expected
+    until = promises.next_hold() - promises.book.now
+    cut = queue.resumable & (until >= settings.worth_starting) & (until < queue.expected)
+    return np.where(cut, until, queue.expected)

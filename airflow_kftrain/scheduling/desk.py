@@ -1,0 +1,213 @@
+"""One partition's part of a plan while it is made: its account, its queue in order, and what has been decided."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from airflow_kftrain.scheduling.book import Book
+from airflow_kftrain.scheduling.calendar import Bools, Floats
+from airflow_kftrain.scheduling.decisions import Decision, Explain, Reserve, Start
+from airflow_kftrain.scheduling.fit import Chosen
+from airflow_kftrain.scheduling.model import PodSet, Snapshot
+from airflow_kftrain.scheduling.ordering import Queue
+from airflow_kftrain.scheduling.promises import Promises
+from airflow_kftrain.scheduling.reasons import Code, Reason
+from airflow_kftrain.scheduling.settings import PlannerSettings
+
+Numbers = dict[str, float | int | str]
+
+
+@dataclass
+class Desk:
+    """The working state of one partition.
+
+    :param stay: seconds for which room must be free when a gang starts; shape (n,)
+    :param rank: class of each waiting gang; shape (n,)
+    :param order: indices into the queue, first to look at first
+    :param settled: which gangs start or have a reservation; shape (n,)
+    :param looked: how many of ``order`` were looked at
+    :param claimed: ids of gangs that capacity was freed for
+    :param started: indices of gangs that start
+    :param reserved: start of each gang's reservation, by index
+    :param misses: expected end of each gang whose deadline cannot be met, by index
+    :param spoken_for: room on each node that this plan's preemptions give to their beneficiaries; shape (nodes, axes)
+    :param stopped: ids of running gangs that this plan suspends
+    """
+
+    snapshot: Snapshot
+    settings: PlannerSettings
+    book: Book
+    queue: Queue
+    promises: Promises
+    stay: Floats
+    rank: NDArray[np.int64]
+    order: NDArray[np.int64]
+    settled: Bools
+    able: Bools
+    looked: int = 0
+    decisions: list[Decision] = field(default_factory=list)
+    claimed: frozenset[str] = frozenset()
+    started: set[int] = field(default_factory=set)
+    reserved: dict[int, float] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)
+    misses: dict[int, float] = field(default_factory=dict)
+    spoken_for: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def __post_init__(self) -> None:
+        self.spoken_for = np.zeros_like(self.book.free)
+
+    @property
+    def name(self) -> str:
+        """The partition's name."""
+        return self.book.grid.partition.name
+
+    def startable(self, chunk: NDArray[np.int64]) -> Bools:
+        """Which gangs of ``chunk`` may start now, by the plan and by every promise."""
+        fits = self.book.profile.startable(self.queue.amounts[chunk], self.stay[chunk])
+        if self.promises.any:
+            fits &= self.promises.kept(self.queue.amounts[chunk], self.queue.surely_over[chunk])
+        return fits
+
+    def start(
+        self,
+        index: int,
+        code: Code,
+        numbers: Mapping[str, float | int | str] | None = None,
+        *,
+        podsets: tuple[PodSet, ...] | None = None,
+        size: int | None = None,
+        stay: float | None = None,
+        window: str | None = None,
+    ) -> bool:
+        """Start the gang at ``index`` here if nodes can be found for it."""
+        request = self.queue.requests[index]
+        podsets = request.podsets if podsets is None else podsets
+        stay = float(self.stay[index]) if stay is None else stay
+        chosen = self.book.place(podsets, stay)
+        if chosen is None:
+            return False
+        self.mark_started(index)
+        self.put(
+            request.id,
+            podsets,
+            chosen,
+            stay,
+            Reason(code, {**self.facts(index), **(numbers or {})}),
+            size,
+            window,
+        )
+        self.promises.admit(self.queue.amounts[index], float(self.queue.surely_over[index]), window)
+        return True
+
+    def mark_started(self, index: int) -> None:
+        """The gang at ``index`` starts, here or on a lender's nodes."""
+        self.settled[index] = True
+        self.started.add(index)
+
+    def put(
+        self,
+        request: str,
+        podsets: tuple[PodSet, ...],
+        chosen: Chosen,
+        stay: float,
+        reason: Reason,
+        size: int | None,
+        window: str | None,
+    ) -> None:
+        """Charge ``chosen`` and say so."""
+        self.book.charge(podsets, chosen, stay)
+        placement = self.book.placement(podsets, chosen)
+        end = self.book.now + stay
+        self.decisions.append(Start(request, reason, self.name, placement, size, window, end))
+
+    def reserve(self, index: int, code: Code) -> float:
+        """Hold room for the gang at ``index`` from the earliest instant; the instant, infinity when there is none."""
+        request, book = self.queue.requests[index], self.book
+        stay = float(self.queue.expected[index])
+        free = book.free_gpus
+        start = book.reserve(request.podsets, self.queue.amounts[index], stay, request.id)
+        if np.isfinite(start):
+            self.settled[index] = True
+            self.reserved[index] = start
+            gpus = int(self.queue.gpus[index])
+            numbers = {**self.facts(index), "start": start, "frees": max(0, gpus - free)}
+            self.decisions.append(Reserve(request.id, Reason(code, numbers), self.name, start, start + stay))
+        return start
+
+    def facts(self, index: int) -> Numbers:
+        """The numbers that most reasons want."""
+        queue, now = self.queue, self.book.now
+        return {
+            "gpus": int(queue.gpus[index]),
+            "free": self.book.free_gpus,
+            "partition": self.name,
+            "waited": now - float(queue.submitted[index]),
+            "expected_run": float(queue.expected[index]),
+            "until": now + float(self.stay[index]),
+            "deadline": float(queue.deadline[index]),
+            "latest": float(queue.deadline[index] - queue.expected[index]),
+            "guard": self.settings.guard,
+        }
+
+    def waiting(self, limit: int | None = None) -> list[int]:
+        """Able gangs that neither start nor have a reservation, in order."""
+        looked = self.order[: self.looked]
+        left = looked[~self.settled[looked] & self.able[looked]]
+        return [int(index) for index in left[:limit]]
+
+    def blocked(self, limit: int) -> list[int]:
+        """Able gangs that do not start, reserved or not, in order."""
+        looked = self.order[: self.looked]
+        left = (int(index) for index in looked if self.able[index] and int(index) not in self.started)
+        return list(itertools.islice(left, limit))
+
+    def explanations(self) -> list[Explain]:
+        """Why each gang waits that neither starts nor has a reservation."""
+        return [
+            Explain(self.queue.requests[index].id, self.reason(place, int(index)))
+            for place, index in enumerate(self.order)
+            if not self.settled[index]
+        ]
+
+    def reason(self, place: int, index: int) -> Reason:
+        """Why the gang at ``index``, the ``place``-th in order, waits."""
+        facts = {**self.facts(index), "ahead": place}
+        amount = self.queue.amounts[index]
+        if (amount > self.book.usable).any():
+            return Reason(Code.NEVER_FITS, {**facts, "what": self._lacking(amount)})
+        if self.queue.not_before[index] > self.book.now:
+            return Reason(Code.BACKING_OFF, {**facts, "until": float(self.queue.not_before[index])})
+        if index in self.misses:
+            return Reason(Code.MISSES_DEADLINE, {**facts, "expected_end": self.misses[index]})
+        if place >= self.looked:
+            return Reason(Code.BEYOND_DEPTH, facts)
+        return Reason(self._obstacle(amount, index), facts)
+
+    def _obstacle(self, amount: Floats, index: int) -> Code:
+        free = np.maximum(self.book.free, 0.0).sum(axis=0)
+        one = np.array([index])
+        if (amount > free).any():
+            return Code.NO_ROOM
+        if (
+            self.promises.any
+            and not self.promises.kept(self.queue.amounts[one], self.queue.surely_over[one])[0]
+        ):
+            return Code.WOULD_BREAK_WINDOW
+        if self.book.profile.fits(amount, self.book.now, self.book.now + float(self.stay[index])):
+            return Code.NODES_TOO_FULL
+        return Code.WOULD_DELAY
+
+    def _lacking(self, amount: Floats) -> str:
+        if not np.isfinite(amount).all():
+            return f"no node of {self.name} has one of the resources it asks for"
+        short = [
+            f"{name} {asks:g} of {has:g}"
+            for name, asks, has in zip(self.book.grid.axes, amount, self.book.usable, strict=True)
+            if asks > has
+        ]
+        return f"{self.name} is too small ({', '.join(short)})"
