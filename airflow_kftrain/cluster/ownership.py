@@ -13,7 +13,7 @@ from airflow_kftrain.cluster.client import Cluster
 from airflow_kftrain.cluster.resources import Resource
 from airflow_kftrain.cluster.retry import with_retries
 from airflow_kftrain.exceptions import Conflict, NotFound
-from airflow_kftrain.jobs.identity import TI, token
+from airflow_kftrain.jobs.identity import HOLD, TI, token
 from airflow_kftrain.jobs.status import JobStatus
 
 
@@ -102,5 +102,36 @@ async def take_over(
             return await cluster.patch(resource, name, {"metadata": metadata}, namespace)
         except NotFound:
             return None
+
+    return await with_retries(once, clock=clock or SystemClock(), attempts=8, also=(Conflict,))
+
+
+async def suspend_owned(
+    cluster: Cluster,
+    resource: Resource,
+    name: str,
+    namespace: str,
+    *,
+    uid: str | None,
+    owner: str | None,
+    clock: Clock | None = None,
+) -> bool:
+    """End the job's pods and keep the job, while it is the owner's and unfinished; whether this call did it."""
+
+    async def once() -> bool:
+        job = await read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
+        if job is None or job["metadata"].get("deletionTimestamp") or JobStatus.from_object(job).state.final:
+            return False
+        metadata = {
+            "uid": job["metadata"]["uid"],
+            "resourceVersion": job["metadata"]["resourceVersion"],
+            "annotations": {HOLD: "user"},
+        }
+        patch = {"metadata": metadata, "spec": {"runPolicy": {"suspend": True}}}
+        try:
+            await cluster.patch(resource, name, patch, namespace)
+        except NotFound:
+            return False
+        return True
 
     return await with_retries(once, clock=clock or SystemClock(), attempts=8, also=(Conflict,))

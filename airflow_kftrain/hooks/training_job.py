@@ -7,11 +7,12 @@ import concurrent.futures
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseHook
 
 from airflow_kftrain.cluster.client import Cluster
+from airflow_kftrain.exceptions import InvalidInput
 
 if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EXTRAS = ("in_cluster", "kube_config_path", "kube_config", "cluster_context", "namespace")
+_CREDENTIALS = ("in_cluster", "kube_config_path", "kube_config", "cluster_context")
 
 
 class TrainingJobHook(BaseHook):
@@ -41,28 +42,34 @@ class TrainingJobHook(BaseHook):
     def __init__(self, kubernetes_conn_id: str = default_conn_name) -> None:
         super().__init__()
         self.kubernetes_conn_id = kubernetes_conn_id
+        self._extras: dict[str, Any] | None = None
 
     def open(self) -> Cluster:
-        """The cluster; whoever opens it closes it."""
+        """The cluster; whoever opens it closes it. Credentials are read at first use, and anew once refused."""
+        refused = False
 
         async def connect() -> ApiClient:
             from kubernetes_asyncio.client import ApiClient
 
-            # A new provider hook each time: it would answer with the credentials that it read first.
-            async with self._kubernetes().get_conn() as client:
-                return ApiClient(configuration=client.configuration)
+            nonlocal refused
+            async with (await self._kubernetes(anew=refused)).get_conn() as client:
+                configuration = client.configuration
+            refused = True
+            # Log streams hold a connection each: a bounded pool would in the end keep the watch from coming back.
+            configuration.connection_pool_maxsize = 0
+            return ApiClient(configuration=configuration)
 
         return Cluster(connect)
 
     async def namespace(self) -> str:
         """The connection's namespace, ``default`` when it names none."""
-        extras = await self._kubernetes().get_conn_extras()
+        extras = await (await self._kubernetes()).get_conn_extras()
         return extras.get("namespace") or extras.get("extra__kubernetes__namespace") or "default"
 
     async def identity(self) -> str:
         """A key that is equal for hooks that reach the same API with the same credentials; holds no secret."""
-        extras = await self._kubernetes().get_conn_extras()
-        held = {name: extras.get(name, extras.get(f"extra__kubernetes__{name}")) for name in _EXTRAS[:-1]}
+        extras = await (await self._kubernetes()).get_conn_extras()
+        held = {name: extras.get(name, extras.get(f"extra__kubernetes__{name}")) for name in _CREDENTIALS}
         return hashlib.sha256(json.dumps(held, sort_keys=True, default=str).encode()).hexdigest()
 
     def run(self, call: Callable[[Cluster], Awaitable[T]]) -> T:
@@ -86,10 +93,24 @@ class TrainingJobHook(BaseHook):
         except Exception as error:  # noqa: BLE001 - whatever it is, the form shows it
             return False, str(error)
 
-    def _kubernetes(self) -> AsyncKubernetesHook:
-        from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+    async def _kubernetes(self, *, anew: bool = False) -> AsyncKubernetesHook:
+        """A new provider hook (a used one answers with the credentials it read first) with the connection's fields.
 
-        return AsyncKubernetesHook(conn_id=self.kubernetes_conn_id)
+        :param anew: read the connection again
+        """
+        from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+        from airflow.sdk.exceptions import AirflowNotFoundException
+
+        if self._extras is None or anew:
+            try:
+                self._extras = await AsyncKubernetesHook(conn_id=self.kubernetes_conn_id).get_conn_extras()
+            except AirflowNotFoundException:
+                raise InvalidInput(
+                    "kubernetes_conn_id",
+                    self.kubernetes_conn_id,
+                    "there is no such connection; create it (type kubernetes), or name one that exists",
+                ) from None
+        return AsyncKubernetesHook(conn_id=self.kubernetes_conn_id, connection_extras=self._extras)
 
 
 def run_in_loop(main: Callable[[], Awaitable[T]]) -> T:

@@ -11,9 +11,8 @@ from airflow_kftrain.cluster.resources import PODS, Resource
 from airflow_kftrain.cluster.shared import Following, SharedWatches, Source
 from airflow_kftrain.cluster.watch import Scope
 from airflow_kftrain.exceptions import NotFound
-from airflow_kftrain.jobs.identity import MANAGED
+from airflow_kftrain.jobs.identity import JOB_NAME, MANAGED
 
-JOB_NAME = "training.kubeflow.org/job-name"
 _MANAGED = f"{MANAGED}=true"
 
 

@@ -48,23 +48,18 @@ class LimitSeconds:
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A limit has passed.
-
-    :param causes: what kept the job, as a clause; empty when nothing is known
-    """
+    """A limit, in seconds, has passed."""
 
     limit: Limit
     seconds: float
-    causes: str = ""
 
     def __str__(self) -> str:
         span = format_duration(self.seconds)
-        said = {
+        return {
             Limit.QUEUE: f"not admitted within its queue limit of {span}",
             Limit.START: f"the gang was not whole within its start limit of {span}",
             Limit.RUN: f"not done within its run limit of {span}",
         }[self.limit]
-        return f"{said}: {self.causes}" if self.causes else said
 
 
 class End(StrEnum):

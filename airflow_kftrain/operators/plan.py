@@ -1,0 +1,226 @@
+"""From what an operator was given to what it submits and how it waits; pure but for reading a manifest's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_kftrain.exceptions import InvalidInput
+from airflow_kftrain.jobs.durations import parse_duration
+from airflow_kftrain.jobs.frameworks import Framework
+from airflow_kftrain.jobs.identity import check_dns_label, check_prefix
+from airflow_kftrain.jobs.manifest import from_manifest
+from airflow_kftrain.jobs.spec import TrainingJobSpec
+from airflow_kftrain.operators.arguments import Arguments, as_json, build
+from airflow_kftrain.settings import Settings, check_mode
+from airflow_kftrain.triggers.follow import LimitSeconds
+
+TYPED = ("image", "command", "args", "env", "workers", "gpus", "cpu", "memory", "replicas", "run_policy")
+"""Arguments that say what a manifest would say."""
+
+ON_FINISH = ("delete_succeeded", "delete", "keep")
+_FILES = (".yaml", ".yml", ".json")
+_WORDS_FOR_LOGS = ("first", "all", "none")
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What is submitted, and how it is waited for.
+
+    :param spec: the job, without the name and labels that are ours; None when it cannot be known yet
+    :param logs: replicas or replica types whose lines are shown, or one of ``first``, ``all``, ``none``
+    """
+
+    spec: TrainingJobSpec | None
+    limits: LimitSeconds
+    logs: tuple[str, ...]
+
+
+def make_plan(
+    kind: Framework | None,
+    given: Mapping[str, Any],
+    *,
+    typed: Callable[[Framework, Mapping[str, Any]], Arguments],
+    extra_typed: Collection[str] = (),
+    mode: str | None,
+    settings: Settings,
+    manifest_unknown: bool = False,
+) -> JobPlan:
+    """Check everything and put it together.
+
+    :param kind: the operator's kind; None for the general operator, which needs a manifest
+    :param given: argument name to rendered value
+    :param typed: makes typed arguments into :class:`~airflow_kftrain.operators.arguments.Arguments`
+    :param extra_typed: arguments of this kind alone that say what a manifest would say
+    :param manifest_unknown: there is a manifest, and it cannot be read yet
+    :raises InvalidInput: an argument cannot be used
+    """
+    _check_mode(mode, given, settings)
+    limits = _limits(given.get("limits"), settings)
+    logs = _logs(given.get("logs"))
+    if given.get("namespace") is not None:
+        check_dns_label(given["namespace"], field="namespace")
+    has_manifest = manifest_unknown or given.get("manifest") is not None
+    _check_either(kind, given, (*TYPED, *extra_typed), has_manifest=has_manifest)
+    if manifest_unknown:
+        return JobPlan(None, limits, logs)
+    if has_manifest:
+        spec = _from_given_manifest(kind, given["manifest"])
+    else:
+        assert kind is not None
+        spec = from_manifest(build(typed(kind, given)))
+    _check_logs(logs, spec)
+    return JobPlan(spec, limits, logs)
+
+
+def manifest_file(value: object) -> Path | None:
+    """The path that a ``manifest`` argument names; None when it is a manifest itself."""
+    if isinstance(value, Path):
+        return value
+    if isinstance(value, str) and "\n" not in value.strip() and value.strip().endswith(_FILES):
+        return Path(value.strip())
+    return None
+
+
+def read_manifest(path: Path, folders: Sequence[Path]) -> str:
+    """The text of a manifest's file, looked for in ``folders`` when relative.
+
+    :raises InvalidInput: it cannot be read
+    """
+    tried = [folder / path for folder in folders] or [path]
+    found = next((candidate for candidate in tried if candidate.is_file()), None)
+    if found is None:
+        places = ", ".join(str(candidate) for candidate in tried)
+        raise InvalidInput(
+            "manifest", str(path), f"there is no such file ({places}); give its path, or the manifest itself"
+        )
+    return found.read_text(encoding="utf-8")
+
+
+def check_on_finish(value: object) -> str:
+    """``value`` if it is an ``on_finish_action``. :raises InvalidInput: it is none"""
+    if value not in ON_FINISH:
+        raise InvalidInput("on_finish_action", value, f"use one of {', '.join(ON_FINISH)}")
+    return str(value)
+
+
+def check_exit_codes(value: object) -> frozenset[int]:
+    """The exit codes of ``skip_on_exit_code``: one, several, or none. :raises InvalidInput: something else"""
+    if value is None:
+        return frozenset()
+    codes = [value] if isinstance(value, int) else list(value) if isinstance(value, Collection) else None
+    if codes is None or any(isinstance(c, bool) or not isinstance(c, int) or not 0 < c < 256 for c in codes):
+        raise InvalidInput("skip_on_exit_code", value, "give exit codes from 1 to 255")
+    return frozenset(codes)
+
+
+def _check_mode(mode: str | None, given: Mapping[str, Any], settings: Settings) -> None:
+    chosen = check_mode("mode", mode) if mode is not None else settings.mode
+    if chosen == "cluster":
+        raise InvalidInput(
+            "mode" if mode is not None else "[kftrain] mode",
+            chosen,
+            "cluster mode does not exist in this version; use single-job",
+        )
+    if given.get("place"):
+        raise InvalidInput(
+            "place", dict(given["place"]), "it needs mode='cluster'; in single-job mode a job starts at once"
+        )
+    limits = given.get("limits")
+    if isinstance(limits, Mapping) and limits.get("queue") is not None:
+        raise InvalidInput(
+            "limits.queue",
+            limits["queue"],
+            "it needs mode='cluster'; in single-job mode nothing queues, use start",
+        )
+
+
+def _limits(given: Any, settings: Settings) -> LimitSeconds:
+    limits = {} if given is None else given
+    if not isinstance(limits, Mapping):
+        raise InvalidInput("limits", given, "give Limits(start=..., run=...)")
+    for unknown in set(limits).difference(("queue", "start", "run")):
+        raise InvalidInput(f"limits.{unknown}", limits[unknown], "there are the limits queue, start and run")
+
+    def seconds(name: str, default: float | None) -> float | None:
+        value = limits.get(name)
+        if value is None:
+            return default
+        if isinstance(value, str) and value.strip().lower() == "none":
+            return None
+        return parse_duration(f"limits.{name}", value).total_seconds()
+
+    return LimitSeconds(seconds("queue", None), seconds("start", settings.start_limit), seconds("run", None))
+
+
+def _logs(given: Any) -> tuple[str, ...]:
+    if given is None:
+        return ("first",)
+    names = (given,) if isinstance(given, str) else given
+    if (
+        isinstance(names, Mapping)
+        or not isinstance(names, Collection)
+        or not all(isinstance(n, str) for n in names)
+    ):
+        raise InvalidInput(
+            "logs", given, "give 'first', 'all', 'none', a replica such as 'worker-0', or a list of replicas"
+        )
+    return tuple(name.strip().lower() for name in names) or ("none",)
+
+
+def _check_logs(logs: tuple[str, ...], spec: TrainingJobSpec) -> None:
+    types = {t.lower() for t in spec.counts}
+    for name in logs:
+        if name not in _WORDS_FOR_LOGS and name not in types and name not in spec.replica_names:
+            raise InvalidInput(
+                "logs",
+                name,
+                f"the job has no such replica; it has {', '.join(spec.replica_names[:6])}, or use first, all, none",
+            )
+
+
+def _check_either(
+    kind: Framework | None, given: Mapping[str, Any], typed: Sequence[str], *, has_manifest: bool
+) -> None:
+    said = [name for name in typed if given.get(name) not in (None, {}, [])]
+    if has_manifest and said:
+        raise InvalidInput(
+            said[0], given[said[0]], "a manifest is given as well; say it there, or leave the manifest out"
+        )
+    if not has_manifest and kind is None:
+        raise InvalidInput(
+            "manifest",
+            None,
+            "give one, or use TFJobOperator, PyTorchJobOperator or XGBoostJobOperator with an image",
+        )
+
+
+def _from_given_manifest(kind: Framework | None, given: Any) -> TrainingJobSpec:
+    spec = from_manifest(given if isinstance(given, str) else _numbers(as_json("manifest", given)))
+    if kind is not None and spec.kind != kind.kind:
+        raise InvalidInput(
+            "kind", spec.kind, f"this operator runs a {kind.kind}; use TrainingJobOperator for any kind"
+        )
+    if spec.name is not None:
+        check_prefix(spec.name)
+    return spec
+
+
+def _numbers(manifest: Any) -> Any:
+    """Whole numbers that rendering left as text, at job level, where Kubernetes takes no text."""
+    whole = (
+        "replicas", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "minAvailable",
+        "scheduleTimeoutSeconds", "minReplicas", "maxReplicas", "maxRestarts", "nProcPerNode", "rdzvPort",
+    )  # fmt: skip
+    if isinstance(manifest, dict):
+        return {
+            name: int(value)
+            if name in whole and isinstance(value, str) and value.isdecimal()
+            else value
+            if name == "template"
+            else _numbers(value)
+            for name, value in manifest.items()
+        }
+    return [_numbers(item) for item in manifest] if isinstance(manifest, list) else manifest
