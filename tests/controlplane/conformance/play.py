@@ -20,11 +20,17 @@ from tests.controlplane.conformance.world import JobWorld, World
 REACH_SECONDS = 20.0
 """How long a step may take to lead where the case says; then what is there is recorded."""
 
+FORGOTTEN_SECONDS = 5.0
+"""A running job without pods after so long is nudged."""
+
 QUIET_SECONDS = 2.0
 """Nothing changes for so long: whatever the controllers do, they have done."""
 
 CONCURRENT_CASES = 8
 """The real operator makes 20 calls a second; more cases at once only wait for each other."""
+
+
+Goal = Callable[[JobWorld], bool]
 
 
 class PodEnder(Protocol):
@@ -109,7 +115,7 @@ class _Player:
             except ApiError as error:
                 checkpoints[step.title] = {"refused": error.status}
                 break
-            reached = await self._world.until(_GOALS[step.until], REACH_SECONDS)
+            reached = await self._reach(_GOALS[step.until])
             quiet = await self._world.quiet(QUIET_SECONDS, REACH_SECONDS)
             shown = checkpoint(self._world, before, self._names)
             checkpoints[step.title] = shown | {"reached": reached, "quiet": quiet}
@@ -117,6 +123,21 @@ class _Player:
         record = Record({"steps": checkpoints, **history(self._world, self._names)})
         await self._remove()
         return record
+
+    async def _reach(self, goal: Goal) -> bool:
+        """Whether the goal was reached; a job that the operator forgot is nudged once.
+
+        It does so now and then: it fails to read the PodGroup that it has just made, and does not look again.
+        """
+        if await self._world.until(goal, FORGOTTEN_SECONDS):
+            return True
+        job = self._world.job
+        if job is not None and not self._world.pods and goal is _runs:
+            patch = {"metadata": {"annotations": {"kftrain.test/nudge": "forgotten"}}}
+            await self._cluster.patch(
+                self._case.kind.resource, job["metadata"]["name"], patch, self._namespace
+            )
+        return await self._world.until(goal, REACH_SECONDS)
 
     async def _act(self, step: Step) -> None:
         action, resource = step.action, self._case.kind.resource
@@ -197,7 +218,7 @@ def _runs(world: JobWorld) -> bool:
     )
 
 
-_GOALS: Mapping[Until, Callable[[JobWorld], bool]] = {
+_GOALS: Mapping[Until, Goal] = {
     "settled": lambda world: True,
     "running": _runs,
     "finished": lambda world: _holds(world.job, "Succeeded", "Failed"),

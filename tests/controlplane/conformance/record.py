@@ -25,6 +25,10 @@ _METADATA = (
 _POD_SPEC = ("nodeName", "serviceAccount", "serviceAccountName", "automountServiceAccountToken")
 _SERVICE_SPEC = ("clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 _ADMISSION_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+# How often these are said does not depend on how often a controller looks.
+_COUNTED = ("SuccessfulCreatePod", "SuccessfulCreateService")
+# Said when a look came before the news of the last one's deletion.
+_NOISE = ("FailedDeletePodGroup",)
 _PLAYER_PREFIX = "kftrain.test/"
 
 
@@ -63,8 +67,10 @@ def history(world: JobWorld, names: Mapping[str, str]) -> dict[str, Any]:
                 changes.append(said)
     events: Counter[str] = Counter()
     for event in world.of(EVENTS).values():
-        if not _is_scheduler(event) and event["involvedObject"].get("uid") == world.uid:
-            events[f"{event['type']} {event['reason']}"] += event.get("count") or 1
+        if event["involvedObject"].get("uid") == world.uid and not _is_foreign(event):
+            counted = event["reason"] in _COUNTED
+            said = f"{event['type']} {event['reason']}"
+            events[said] = events[said] + (event.get("count") or 1) if counted else 1
     return _replaced({"conditions": changes, "events": dict(sorted(events.items()))}, names)
 
 
@@ -149,9 +155,14 @@ def _short(world: JobWorld, name: str) -> str:
     return name.removeprefix(f"{world.name}-")
 
 
-def _is_scheduler(event: Object) -> bool:
+def _is_foreign(event: Object) -> bool:
     source = (event.get("source") or {}).get("component") or event.get("reportingComponent") or ""
-    return "scheduler" in source or event["reason"] in ("Unschedulable", "FailedScheduling", "Scheduled")
+    return "scheduler" in source or event["reason"] in (
+        "Unschedulable",
+        "FailedScheduling",
+        "Scheduled",
+        *_NOISE,
+    )
 
 
 def _replaced(value: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -63,6 +63,13 @@ def _annotated(manifest: Object, replica_type: str) -> Object:
     return manifest
 
 
+def _slow_to_end(manifest: Object) -> Object:
+    """With workers that take three seconds to end, so that a controller sees them ending."""
+    template = manifest["spec"][KINDS[manifest["kind"]].replica_specs]["Worker"]["template"]
+    template["metadata"] = {"annotations": {"kftrain.test/termination-seconds": "3"}}
+    return manifest
+
+
 def _cases() -> list[Case]:
     return [*_over_time(), *_scaled(), *_limits(), *_pods(), *_frameworks(), *_groups(), *_invalid()]
 
@@ -80,7 +87,7 @@ def _over_time() -> list[Case]:
             xgb("deleted-while-suspended", runPolicy={"suspend": True}),
             (Step("created", Create(), "suspended"), Step("deleted", Delete(), "gone")),
         ),
-        Case("worker-lost", xgb("worker-lost"), (CREATED, Step("lost", LosePod("worker-1"), "running"))),
+        Case("worker-lost", _slow_to_end(xgb("worker-lost")), (CREATED, Step("lost", LosePod("worker-1")))),
         Case(
             "workers-end-then-master",
             xgb("workers-end-then-master"),
@@ -193,7 +200,7 @@ def _limits() -> list[Case]:
 
 def _pods() -> list[Case]:
     no_count = job(
-        XGB, "counts-left-out", {"Master": replica(XGB, None, None), "Worker": replica(XGB, None, None)}
+        XGB, "counts-left-out", {"Master": replica(XGB, 1, None), "Worker": replica(XGB, None, None)}
     )
     host = job(PT, "host-network", {"Master": replica(PT, hostNetwork=True), "Worker": replica(PT)})
     own_scheduler = job(
