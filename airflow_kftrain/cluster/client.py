@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from airflow_kftrain.cluster.resources import Resource
-from airflow_kftrain.exceptions import ApiUnreachable, Gone, Unauthorized, api_error
+from airflow_kftrain.exceptions import ApiUnreachable, Gone, KFTrainError, Unauthorized, api_error
 
 if TYPE_CHECKING:
     import aiohttp
@@ -282,6 +282,8 @@ class Cluster:
             response = await self._send(method, path, query, body, content_type, timeout)
             async with response:
                 return _object(await response.read())
+        except KFTrainError:
+            raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _unreachable(method, path, error) from error
 

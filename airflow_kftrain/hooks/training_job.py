@@ -49,11 +49,22 @@ class TrainingJobHook(BaseHook):
         refused = False
 
         async def connect() -> ApiClient:
+            from airflow.sdk.exceptions import AirflowException
             from kubernetes_asyncio.client import ApiClient
+            from kubernetes_asyncio.config import ConfigException
+            from yaml import YAMLError
 
             nonlocal refused
-            async with (await self._kubernetes(anew=refused)).get_conn() as client:
-                configuration = client.configuration
+            kubernetes = await self._kubernetes(anew=refused)
+            try:
+                async with kubernetes.get_conn() as client:
+                    configuration = client.configuration
+            except (AirflowException, ConfigException, YAMLError, OSError, ValueError) as error:
+                raise InvalidInput(
+                    "kubernetes_conn_id",
+                    self.kubernetes_conn_id,
+                    f"set kube_config_path, kube_config or in_cluster of the connection, or KUBECONFIG ({error})",
+                ) from error
             refused = True
             # Log streams hold a connection each: a bounded pool would in the end keep the watch from coming back.
             configuration.connection_pool_maxsize = 0
