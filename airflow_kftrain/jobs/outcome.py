@@ -148,13 +148,19 @@ def results(gang: Gang, *, starts: Mapping[str, int] | None = None) -> tuple[Rep
     return tuple(ReplicaResult.of(replica, starts=counted.get(replica.name)) for replica in gang.replicas)
 
 
+# Ends that come from outside the code; the exit codes of the others often only follow from them.
+_FIRST_BLAMED = (Cause.OOM_KILLED, Cause.EVICTED, Cause.PREEMPTED, Cause.NODE_LOST)
+
+
 def blame(gang: Gang, *, fallback: Cause = Cause.UNKNOWN) -> tuple[Cause, str]:
-    """Why a gang failed, and a sentence that names the replica: the one to blame is the first that did."""
-    for cause in (Cause.OOM_KILLED, Cause.EVICTED, Cause.PREEMPTED, Cause.NODE_LOST, None):
-        for replica in gang.failed:
-            if cause in (replica.cause, None):
-                said = f": {replica.message}" if replica.message else ""
-                return replica.cause or fallback, f"{replica}{said}"
+    """Why a gang failed or does not start, and a sentence that names the replica to blame (empty for none).
+
+    :param fallback: the cause when the pods tell none
+    """
+    failed = sorted(gang.failed, key=lambda replica: replica.cause not in _FIRST_BLAMED)
+    for replica in failed[:1]:
+        cause = fallback if replica.cause in (None, Cause.UNKNOWN) else replica.cause
+        return cause or fallback, f"{replica}: {replica.message}" if replica.message else str(replica)
     for replica in gang.waiting:
         if replica.waiting is not None and replica.waiting.cause is not Cause.TERMINATING:
             return replica.waiting.cause, str(replica)

@@ -25,8 +25,11 @@ _DECIMAL = {
 _UNITS = {**_BINARY, **_DECIMAL}
 _GRAMMAR = re.compile(
     r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+))"
-    r"(?:(?P<unit>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,3}))?"
+    r"(?:(?P<unit>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,3}))?",
+    re.ASCII,
 )
+# Far more than any quantity has; it bounds the work that a text from outside can cause.
+_LONGEST = 100
 # The API server rounds up to nano and caps at 2^63-1 of the unit it keeps.
 _LARGEST = Fraction(2**63 - 1)
 _NANO = 10**9
@@ -41,18 +44,21 @@ def parse_quantity(value: str | int | float | Fraction, *, field: str = "quantit
     :param field: what an error names
     :raises InvalidInput: the value is not in the grammar, negative, or beyond 2^63-1
     """
-    if isinstance(value, Fraction):
-        return _checked(value, value, field)
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Fraction):
         raise InvalidInput(field, value, "give a Kubernetes quantity such as 2, '500m' or '1.5Gi'")
-    return _checked(_parse(str(value), field), value, field)
+    if isinstance(value, int | Fraction):
+        return _checked(Fraction(value), value, field)
+    number = _parse(str(value))
+    if number is None:
+        raise InvalidInput(field, value, _remedy(str(value)))
+    return _checked(number, value, field)
 
 
 @lru_cache(maxsize=4096)
-def _parse(text: str, field: str) -> Fraction:
-    match = _GRAMMAR.fullmatch(text)
+def _parse(text: str) -> Fraction | None:
+    match = _GRAMMAR.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise InvalidInput(field, text, _remedy(text))
+        return None
     number = Fraction(match["number"])
     if match["exponent"] is not None:
         return number * Fraction(10) ** int(match["exponent"])
@@ -198,11 +204,9 @@ class Resources(Mapping[str, Fraction]):
         }
 
     def __repr__(self) -> str:
-        return (
-            f"Resources({self.to_dict()!r})"
-            if all(v >= 0 for v in self.values())
-            else f"Resources<{self._amounts}>"
-        )
+        if all(value >= 0 for value in self.values()):
+            return f"Resources({self.to_dict()!r})"
+        return f"Resources<{', '.join(f'{name}={value}' for name, value in self.items())}>"
 
     @staticmethod
     def total(vectors: Iterable[Resources]) -> Resources:

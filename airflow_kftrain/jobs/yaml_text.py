@@ -40,11 +40,15 @@ def load_yaml(text: str, *, field: str = "manifest") -> Any:
     if text.lstrip().startswith("{"):
         try:
             return json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, field))
+        except InvalidInput:
+            raise
         except json.JSONDecodeError:
             pass  # YAML's own braces
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(field, text, f"it cannot be read: {error}") from None
     try:
         documents = list(yaml.load_all(text, _Loader))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInput(field, text, f"it is no valid YAML: {error}") from None
     if len(documents) != 1:
         raise InvalidInput(field, text, f"it holds {len(documents)} YAML documents; give one")

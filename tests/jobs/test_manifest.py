@@ -387,6 +387,10 @@ def test_yaml_text_is_read_as_kubernetes_means_it():
         ("a: [1", "no valid YAML"),
         ("a: 1\n---\nb: 2", "2 YAML documents"),
         ("", "0 YAML documents"),
+        ("a: " + "9" * 5000, "no valid YAML"),
+        ('{"a": ' + "9" * 5000 + "}", "cannot be read"),
+        ("[" * 20_000, "no valid YAML"),
+        ('{"a":' * 100_000, "cannot be read"),
         ("spec: {Master: 1, Master: 2}", "'Master' stands here twice"),
         ('{"a": {"b": 1, "b": 2}}', "stands twice"),
         ("{a: 1, a: 2}", "'a' stands here twice"),
@@ -394,6 +398,7 @@ def test_yaml_text_is_read_as_kubernetes_means_it():
         ("- a", "mapping of names to values"),
         ("1: 2", "names must be text"),
     ],
+    ids=lambda text: text[:20],
 )
 def test_text_that_is_no_manifest_is_one_error(text, remedy):
     with pytest.raises(InvalidInput, match=remedy):
