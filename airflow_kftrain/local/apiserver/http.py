@@ -21,7 +21,7 @@ from airflow_kftrain.local.apiserver.errors import (
 )
 from airflow_kftrain.local.apiserver.kinds import Kind, Registry
 from airflow_kftrain.local.apiserver.logs import LogSource, pod_log
-from airflow_kftrain.local.apiserver.openapi import openapi
+from airflow_kftrain.local.apiserver.openapi import EMPTY_OPENAPI_V2, OPENAPI_V2, OPENAPI_V2_TYPE, openapi
 from airflow_kftrain.local.apiserver.reads import Lister, Page, flag
 from airflow_kftrain.local.apiserver.resources import Call, Resources
 from airflow_kftrain.local.apiserver.security import Credentials
@@ -93,6 +93,8 @@ class Frontend:
     def _document(self, request: web.Request, path: str) -> web.Response:
         if path.rstrip("/") == "/version":
             return _json(discovery.version())
+        if path == OPENAPI_V2:
+            return web.Response(body=EMPTY_OPENAPI_V2, headers={"Content-Type": OPENAPI_V2_TYPE})
         found = openapi(self._registry, path) or discovery.discovery(self._registry, path, request.host)
         if found is None:
             raise no_such_path(path)

@@ -14,6 +14,12 @@ Json = dict[str, Any]
 _ROOT = "/openapi/v3"
 _INTERNAL_FORMATS = ("quantity",)
 
+OPENAPI_V2 = "/openapi/v2"
+OPENAPI_V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+# An OpenAPI v2 document without definitions (field 1, ``swagger``, is "2.0"). kubectl asks for one when it is given a
+# List, and then leaves it to the server to validate the kinds that it does not find there.
+EMPTY_OPENAPI_V2 = b"\x0a\x032.0"
+
 
 def openapi(registry: Registry, path: str) -> Json | None:
     """The document at ``path``: the index, or that of one group and version; None when there is none."""

@@ -152,7 +152,7 @@ def _scope_holds(term: Json, pod: Json) -> bool:
         return holds.get(operator, bool(name))
     best_effort = pod.get("status", {}).get("qosClass") == "BestEffort"
     terminating = spec.get("activeDeadlineSeconds") is not None
-    known = {
+    known: dict[str, bool] = {
         "Terminating": terminating,
         "NotTerminating": not terminating,
         "BestEffort": best_effort,

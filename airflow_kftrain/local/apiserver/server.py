@@ -15,7 +15,7 @@ from aiohttp import web
 from airflow_kftrain.clock import Clock, SystemClock
 from airflow_kftrain.exceptions import LocalClusterError
 from airflow_kftrain.local.apiserver.collector import Collector
-from airflow_kftrain.local.apiserver.custom_kinds import custom_kinds, job_schemas
+from airflow_kftrain.local.apiserver.custom_kinds import custom_kinds
 from airflow_kftrain.local.apiserver.deletes import Deleter
 from airflow_kftrain.local.apiserver.errors import StatusError
 from airflow_kftrain.local.apiserver.http import BODY_LIMIT, Frontend
@@ -131,7 +131,7 @@ class ApiServer:
             raise LocalClusterError(text) from error
 
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
-        registry = Registry([*CORE_KINDS, *custom_kinds(job_schemas())])
+        registry = Registry([*CORE_KINDS, *custom_kinds()])
         store = Store(registry, Journal(self._data_dir / "state.db"), history=self._history)
         store.open()
         stack.push_async_callback(store.close)
