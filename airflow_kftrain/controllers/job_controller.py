@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 RESUME_CHECK_SECONDS = 5.0
 """How often a resumed job looks for pods of its last admission, beside being told of their end."""
 
+OTHERS_GROUP_SECONDS = 30.0
+"""How often a job looks whether the PodGroup in the place of its own is gone, beside being told."""
+
 
 class JobController:
     """Reconciles jobs of one kind by the rules of a :class:`Reconciler`.
@@ -112,11 +115,11 @@ class JobController:
     async def _advance(self, turn: Turn) -> float | None:
         """The job is to run: PodGroup, pods, services, then what its status says of them."""
         job, draft = turn.job, turn.draft
-        draft.notes += replicas.abnormal_notes(turn.pods)
+        draft.notes += [*self.reconciler.warnings(job), *replicas.abnormal_notes(turn.pods)]
         try:
             if self._gang_scheduler is not None and not await self._sync_pod_group(turn):
                 await self._write_status(turn)
-                return None
+                return OTHERS_GROUP_SECONDS
             await self._remember_failures(turn)
             for replica in job.replicas.values():
                 await self.reconcile_pods(turn, replica)
@@ -246,7 +249,7 @@ class JobController:
             turn.draft.note("Normal", "SuccessfulDeletePodGroup", f"Deleted PodGroup: {turn.job.name}")
 
     async def _sync_pod_group(self, turn: Turn) -> bool:
-        """Make the job's PodGroup, or bring it up to date; False while another job's is in its place."""
+        """Make the job's PodGroup, or bring it up to date; False while another's is in its place."""
         groups = self._world.pod_groups
         group = None if groups is None else groups.get(turn.job.namespace, turn.job.name)
         wanted = objects.pod_group(turn.job)
@@ -255,8 +258,12 @@ class JobController:
             return True
         controller = objects.controller_of(group)
         if controller is not None and controller.get("uid") != turn.job.uid:
-            # Left by a job of the same name that is gone.
-            await self._control.delete(turn, PODGROUPS, group)
+            # A namesake that is gone has left it, and the garbage collector takes it; else two jobs want one name.
+            if controller.get("kind") != turn.job.kind:
+                text = (
+                    f"PodGroup {turn.job.name} belongs to {controller.get('kind')} {controller.get('name')}"
+                )
+                turn.draft.note("Warning", "FailedCreatePodGroup", f"{text}: rename one of the two jobs")
             return False
         spec = group.get("spec") or {}
         if {name: spec.get(name) for name in _GROUP_FIELDS} != {

@@ -12,7 +12,7 @@ from airflow_kftrain.controllers.reconciler import (
     open_replicas,
     variable,
 )
-from airflow_kftrain.controllers.status import Counts, StatusDraft
+from airflow_kftrain.controllers.status import Counts, Note, StatusDraft
 from airflow_kftrain.controllers.view import JobView, Object, ReplicaView
 from airflow_kftrain.jobs.frameworks import PYTORCH
 
@@ -53,6 +53,12 @@ class PyTorchJobReconciler(Reconciler):
             add_environment(container, variables)
         if "Master" in job.replicas and replica.replica_type == "Worker":
             spec["initContainers"] = [*(spec.get("initContainers") or ()), _wait_for_master(job)]
+
+    def warnings(self, job: JobView) -> list[Note]:
+        if not (job.spec.get("elasticPolicy") or {}).get("metrics"):
+            return []
+        text = "elasticPolicy.metrics is not acted on: no autoscaler is made; change the number of workers yourself"
+        return [Note("Warning", "AutoscalerNotSupported", text)]
 
     def judge(self, job: JobView, draft: StatusDraft) -> None:
         for replica in job.replicas.values():

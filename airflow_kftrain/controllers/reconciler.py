@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from airflow_kftrain.cluster.resources import Resource
-from airflow_kftrain.controllers.status import Counts, StatusDraft
+from airflow_kftrain.controllers.status import Counts, Note, StatusDraft
 from airflow_kftrain.controllers.view import JobView, Object, ReplicaView, view
 from airflow_kftrain.jobs.frameworks import Framework
 
@@ -41,6 +41,10 @@ class Reconciler:
         if job.has_leader:
             return replica.replica_type in self.framework.leaders
         return replica.replica_type == "Worker" and index == 0
+
+    def warnings(self, job: JobView) -> list[Note]:  # noqa: ARG002 - for kinds that override it
+        """What in the job is not acted on."""
+        return []
 
     def judge(self, job: JobView, draft: StatusDraft) -> None:
         """Set Running, Restarting, Succeeded and Failed by ``draft.counts``."""

@@ -86,6 +86,11 @@ BEHAVIOURS = (
         "where no webhook refuses it, the job fails with reason FailedValidation and an event",
     ),
     Behaviour(
+        "elasticPolicy.metrics",
+        "test_an_elastic_job_with_metrics_is_told_that_no_autoscaler_is_made",
+        "no HorizontalPodAutoscaler is made, and a warning event says so",
+    ),
+    Behaviour(
         "repeated events",
         "test_repeated_events_are_one_event_written_rarely",
         "an event is written anew once a minute at most, so that those which explain are never crowded out",

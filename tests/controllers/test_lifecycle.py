@@ -404,6 +404,38 @@ async def test_pods_of_a_deleted_namesake_are_not_taken_for_own(stage):
     assert ["Warning", "FailedCreatePod"] in await stage.event_kinds("job")
 
 
+async def test_a_gang_takes_no_pod_group_of_another_kinds_job(stage):
+    first = await stage("XGBoostJob")
+    await running(first, manifest("xgb-1-2"))
+    second = await stage("TFJob")
+    await second.submit(manifest("tf-workers"))
+    await second.settle()
+    assert second.look_again[NAMESPACE, "job"] == 30
+    (told,) = [e for e in await second.events("job") if e["reason"] == "FailedCreatePodGroup"]
+    assert told["message"] == "PodGroup job belongs to XGBoostJob job: rename one of the two jobs"
+    await first.wake("job")
+    assert conditions(first)[-1] == "Running=True"
+    assert len(first.made) == 3
+
+
+async def test_a_job_submitted_right_after_its_namesakes_deletion_gets_objects_of_its_own(stage):
+    stage = await stage("XGBoostJob")
+    await running(stage, manifest("xgb-1-2"))
+    before = await stage.pods()
+    await stage.cluster.delete(stage.resource, "job", NAMESPACE)
+    submitted = await stage.submit(manifest("xgb-1-2"))
+    await stage.settle()
+    await stage.wake("job")
+    await stage.play()
+    pods = await stage.pods()
+    assert pods.keys() == before.keys()
+    (group,) = (await stage.cluster.list(PODGROUPS, NAMESPACE)).items
+    services = (await stage.cluster.list(SERVICES, NAMESPACE)).items
+    for obj in [*pods.values(), *services, group]:
+        assert obj["metadata"]["ownerReferences"][0]["uid"] == submitted["metadata"]["uid"]
+    assert conditions(stage)[-1] == "Running=True"
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -482,3 +514,44 @@ async def test_a_deleted_job_is_left_to_the_garbage_collector(stage):
     await stage.settle()
     assert await stage.pods() == {}
     assert len(stage.made) == 3
+
+
+async def test_an_invalid_job_fails_with_every_fault_named(stage):
+    stage = await stage("XGBoostJob")
+    job = manifest("xgb-1-2")
+    del job["spec"]["xgbReplicaSpecs"]["Master"]
+    job["spec"]["xgbReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["name"] = "main"
+    await stage.submit(job)
+    await stage.settle()
+    assert conditions(stage) == ["Created=True", "Failed=True"]
+    failed = (await stage.job("job"))["status"]["conditions"][-1]
+    assert failed["reason"] == "XGBoostJobFailedValidation"
+    assert "[Master]: must be present" in failed["message"]
+    assert "must have at least one container with name xgboost" in failed["message"]
+    assert ["Warning", "XGBoostJobFailedValidation"] in await stage.event_kinds("job")
+    assert stage.made == []
+
+
+async def test_an_elastic_job_with_metrics_is_told_that_no_autoscaler_is_made(stage):
+    stage = await stage("PyTorchJob")
+    job = manifest("pt-elastic")
+    job["spec"]["elasticPolicy"]["metrics"] = [{"type": "Resource", "resource": {"name": "cpu"}}]
+    await running(stage, job)
+    assert ["Warning", "AutoscalerNotSupported"] in await stage.event_kinds("job")
+    assert conditions(stage)[-1] == "Running=True"
+
+
+async def test_warnings_about_a_template_become_events(stage):
+    stage = await stage("XGBoostJob")
+    job = manifest("xgb-1-2")
+    job["spec"]["xgbReplicaSpecs"]["Worker"]["template"]["spec"]["restartPolicy"] = "Always"
+    await running(stage, job)
+    assert ["Warning", "SetPodTemplateRestartPolicy"] in await stage.event_kinds("job")
+
+
+async def test_zero_workers_are_a_gang_of_one(stage):
+    stage = await stage("XGBoostJob")
+    await running(stage, manifest("xgb-1-2", counts={"Worker": 0}))
+    assert conditions(stage)[-1] == "Running=True"
+    await stage.end("job-master-0", 0)
+    assert stage.history[-1]["replicaStatuses"] == {"Master": {"succeeded": 1}, "Worker": {}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.controllers import differences
@@ -66,3 +68,11 @@ PASSING = {
 
 def test_every_difference_names_a_recording():
     assert {difference.manifest for difference in differences.RECORDED} <= ENDS.keys()
+
+
+def test_every_difference_in_behaviour_has_its_test():
+    here = Path(__file__).parent
+    tests = "".join(path.read_text() for path in here.glob("test_*.py"))
+    missing = [b.field for b in differences.BEHAVIOURS if f"def {b.test}(" not in tests]
+    assert missing == []
+    assert len(differences.RECORDED) + len(differences.BEHAVIOURS) <= 15
