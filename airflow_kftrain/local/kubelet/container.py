@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,12 +32,14 @@ def waits_for_a_name(container: Object) -> bool:
 
 @dataclass(frozen=True)
 class PodContext:
-    """What a pod's containers share: its object, volumes, what references read, and how to report."""
+    """What a pod's containers share.
+
+    :param read_sources: reads what the pod refers to, as it is now; asked before each start
+    """
 
     pod: Object
-    machine: Machine
     volumes: dict[str, Path]
-    sources: Sources
+    read_sources: Callable[[], Awaitable[Sources]]
 
 
 class ContainerLife:
@@ -100,7 +103,7 @@ class ContainerLife:
         attempts = 0
         while True:
             try:
-                self._start_once(context, changed)
+                self._start_once(context, await context.read_sources(), changed)
             except ContainerRefused as refusal:
                 attempts += 1
                 await self._wait_out(context.pod, refusal, attempts, changed)
@@ -110,7 +113,7 @@ class ContainerLife:
                 )
                 return
 
-    def _start_once(self, context: PodContext, changed: asyncio.Event) -> None:
+    def _start_once(self, context: PodContext, sources: Sources, changed: asyncio.Event) -> None:
         pod, machine = context.pod, self._machine
         try:
             image = machine.images().find(self.state.image)
@@ -120,7 +123,7 @@ class ContainerLife:
             raise ContainerRefused("ErrImagePull", f'failed to pull image "{self.state.image}": not found')
         mounts = container_mounts(self.container, context.volumes)
         around = Surroundings(
-            machine.cluster_id, machine.sandbox(pod), context.sources, machine.rewriter(pod), self._gpus
+            machine.cluster_id, machine.sandbox(pod), sources, machine.rewriter(pod), self._gpus
         )
         self._launch = plan_launch(pod, self.container, image, mounts, around)
         try:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from airflow_kftrain.cluster.resources import CONFIGMAPS, PODS, SECRETS
+from airflow_kftrain.cluster.resources import CONFIGMAPS, PODS, SECRETS, Resource
 from airflow_kftrain.cluster.retry import with_retries
 from airflow_kftrain.exceptions import ApiError, ApiUnreachable, NotFound
 from airflow_kftrain.local.kubelet.container import ContainerLife, PodContext, waits_for_a_name
@@ -178,7 +178,7 @@ class PodWorker:
                 attempt += 1
             else:
                 self._changed.set()
-                return PodContext(self.pod, self._machine, volumes, sources)
+                return PodContext(self.pod, volumes, self._read_sources)
 
     def _make_volumes(self, sources: Sources) -> dict[str, Path]:
         namespace = self.pod["metadata"]["namespace"]
@@ -190,9 +190,14 @@ class PodWorker:
         for kind, name in references(self.pod):
             resource = CONFIGMAPS if kind == "configmap" else SECRETS
             with suppress(NotFound):
-                obj = await self._machine.cluster.get(resource, name, self.pod["metadata"]["namespace"])
-                found[kind][name] = obj
+                found[kind][name] = await self._get(resource, name)
         return Sources(found["configmap"], found["secret"])
+
+    async def _get(self, resource: Resource, name: str) -> Object:
+        namespace = self.pod["metadata"]["namespace"]
+        return await with_retries(
+            lambda: self._machine.cluster.get(resource, name, namespace), clock=self._machine.clock
+        )
 
     async def _end_all(self) -> None:
         """End the containers, then the sidecars in reverse order, all within one grace period."""

@@ -17,7 +17,7 @@ from airflow_kftrain.local.kubelet.plan import Launch
 _EXEC = str(Path(__file__).with_name("_exec.py"))
 _CHUNK = 65536
 # What a process left in the pipe when it ended is there at once; who still holds the pipe is being killed.
-_DRAIN_SECONDS = 2.0
+_DRAIN_SECONDS = 0.5
 
 
 class ContainerProcess:

@@ -114,9 +114,15 @@ class PodState:
         return all(c.running or c.succeeded if c.sidecar else c.succeeded for c in self.init_containers)
 
     def phase(self, restart_policy: str) -> str:
-        """Pending until all init containers are through and a container has run; final when none will run again."""
-        if self.verdict is not None:
-            return self.verdict[0]
+        """Pending until all init containers are through and a container has run; final when none will run again.
+
+        Never final while a process of the pod runs: sidecars end after the others, and a verdict takes its time.
+        """
+        phase = self.verdict[0] if self.verdict is not None else self._phase(restart_policy)
+        alive = any(c.running for c in [*self.init_containers, *self.containers])
+        return "Running" if alive and phase in FINAL_PHASES else phase
+
+    def _phase(self, restart_policy: str) -> str:
         ended_init = [c for c in self.init_containers if c.terminated is not None and not c.succeeded]
         if restart_policy == "Never" and any(not c.sidecar and c.waiting is None for c in ended_init):
             return "Failed"
