@@ -134,6 +134,10 @@ def pod_template_schema() -> Json:
     """A pod template inside a custom kind: the core schema, but quantities stay as they were written."""
     template = model_schema("V1PodTemplateSpec")
     spec: Json = _embedded(template["properties"]["spec"])
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        # The one default of the real definitions below the template: the protocol is part of a port's list-map key.
+        port = spec["properties"][field]["items"]["properties"]["ports"]["items"]
+        port["properties"]["protocol"]["default"] = "TCP"
     return {**template, "properties": {"metadata": _EMBEDDED_METADATA, "spec": spec}}
 
 
