@@ -126,6 +126,11 @@ class Book:
         """GPUs in a vector."""
         return int(amount[self.grid.gpu].sum())
 
+    def units_free(self, owners: Collection[str]) -> float:
+        """Free GPUs beside what ``owners`` hold; pods, where the partition has no GPUs."""
+        free = np.maximum(self.free_beside(owners), 0.0).sum(axis=0)
+        return float(free[self.grid.gpu].sum() if self.grid.gpu.any() else free.max(initial=0.0))
+
     @property
     def free_gpus(self) -> int:
         """GPUs that are free now, whether or not they are held."""

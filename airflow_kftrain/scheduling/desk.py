@@ -86,7 +86,9 @@ class Desk:
     ) -> bool:
         """Start the gang at ``index`` here if nodes can be found for it."""
         request = self.queue.requests[index]
-        podsets = request.podsets if podsets is None else podsets
+        if podsets is None:
+            podsets = request.least
+            size = None if request.elastic is None else request.elastic.sizes[0]
         stay = float(self.stay[index]) if stay is None else stay
         chosen = self.book.place(podsets, stay)
         if chosen is None:
@@ -130,7 +132,7 @@ class Desk:
         request, book = self.queue.requests[index], self.book
         stay = float(self.queue.expected[index])
         free = book.free_gpus
-        start = book.reserve(request.podsets, self.queue.amounts[index], stay, request.id)
+        start = book.reserve(request.least, self.queue.amounts[index], stay, request.id)
         if np.isfinite(start):
             self.settled[index] = True
             self.reserved[index] = start

@@ -77,11 +77,12 @@ def borrow(borrower: Desk, index: int, lender: Desk, ledger: Ledger) -> bool:
         return False
     if lender.promises.any and not lender.promises.kept(there.amounts, there.surely_over)[0]:
         return False
-    chosen = lender.book.place(request.podsets, stay)
+    chosen = lender.book.place(request.least, stay)
     if chosen is None:
         return False
     numbers = {**borrower.facts(index), "lender": lender.name, "until": lender.book.now + stay}
-    lender.put(request.id, request.podsets, chosen, stay, Reason(Code.BORROWED, numbers), None, None)
+    size = None if request.elastic is None else request.elastic.sizes[0]
+    lender.put(request.id, request.least, chosen, stay, Reason(Code.BORROWED, numbers), size, None)
     lender.promises.admit(there.amounts[0], float(there.surely_over[0]), None)
     borrower.mark_started(index)
     ledger.add(lender.name, request.partition, gpus)

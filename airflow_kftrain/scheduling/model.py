@@ -219,6 +219,16 @@ class Request:
         return Resources.total(podset.request * podset.count for podset in self.podsets)
 
     @cached_property
+    def least(self) -> tuple[PodSet, ...]:
+        """The pod sets at its minimum size: what it needs to start."""
+        return self.podsets if self.elastic is None else self.at_size(self.elastic.sizes[0])
+
+    @cached_property
+    def least_speed(self) -> float:
+        """Progress per second at its minimum size."""
+        return 1.0 if self.elastic is None else self.elastic.speeds[0]
+
+    @cached_property
     def gpus(self) -> int:
         """GPUs of the whole gang at its requested size, MIG slices counted one each."""
         return self.total.gpus
@@ -230,6 +240,7 @@ class Request:
         return (
             self.submitted, self.priority, estimate.p10, estimate.p50, estimate.p80, self.deadline, self.run_limit,
             self.attained, max(self.gpus, 1), estimate.runs, self.not_before, self.least_class, self.resumable,
+            self.least_speed,
         )  # fmt: skip
 
     def at_size(self, size: int) -> tuple[PodSet, ...]:
@@ -383,6 +394,7 @@ class Snapshot:
     :param reserved: plan reservations of the last plan
     :param shares: use of each share key over its entitlement (1.0 is its fair share), decayed
     :param prediction_error: median of abs(log(real / predicted)) of recent runs by partition; missing: unknown
+    :param round_due: whether running gangs may be resized by this plan (the host says so every ``rescale_every``)
     :param costs: what starting, stopping, restarting and resizing take
     """
 
@@ -396,3 +408,4 @@ class Snapshot:
     shares: Mapping[str, float] = field(default_factory=dict)
     prediction_error: Mapping[str, float] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
+    round_due: bool = True

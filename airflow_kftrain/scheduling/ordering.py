@@ -64,11 +64,24 @@ class Queue:
 def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
     """The arrays of ``requests``; what a request gives is kept on it from plan to plan."""
     count = len(requests)
-    rows = np.array([request.row for request in requests], dtype=float).reshape(count, 13)
+    rows = np.array([request.row for request in requests], dtype=float).reshape(count, 14)
     amounts = np.array([_amount(request, grid) for request in requests], dtype=float)
-    submitted, priority, p10, p50, p80, deadline, limit, attained, gpus, runs, not_before, least, resume = (
-        rows.T
-    )
+    (
+        submitted,
+        priority,
+        p10,
+        p50,
+        p80,
+        deadline,
+        limit,
+        attained,
+        gpus,
+        runs,
+        not_before,
+        least,
+        resume,
+        speed,
+    ) = rows.T
     restart = np.where(attained > 0, costs.restart, 0.0)
     return Queue(
         requests,
@@ -76,8 +89,8 @@ def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
         gpus,
         submitted,
         np.minimum(priority, grid.partition.highest_priority),
-        costs.startup + restart + np.maximum(p50 - attained, np.minimum(p50, SHORTEST)),
-        costs.startup + restart + np.maximum(p10 - attained, 0.0),
+        costs.startup + restart + np.maximum(p50 - attained, np.minimum(p50, SHORTEST)) / speed,
+        costs.startup + restart + np.maximum(p10 - attained, 0.0) / speed,
         np.log(np.maximum(p80, 1e-9) / np.maximum(p50, 1e-9)) / 0.8416,
         np.where(resume > 0, 0.0, costs.startup + limit),
         deadline,
@@ -91,7 +104,7 @@ def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
 def _amount(request: Request, grid: Grid) -> tuple[float, ...]:
     kept = request.__dict__.get("_amount")
     if kept is None or kept[0] != grid.axes:
-        kept = (grid.axes, tuple(grid.total(request.podsets)))
+        kept = (grid.axes, tuple(grid.total(request.least)))
         request.__dict__["_amount"] = kept
     amount: tuple[float, ...] = kept[1]
     return amount

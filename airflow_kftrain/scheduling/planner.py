@@ -12,6 +12,7 @@ from airflow_kftrain.scheduling.book import Book
 from airflow_kftrain.scheduling.deadline import climb, look_ahead
 from airflow_kftrain.scheduling.decisions import Decision, Explain, Start
 from airflow_kftrain.scheduling.desk import Desk
+from airflow_kftrain.scheduling.elastic import resize
 from airflow_kftrain.scheduling.fit import grid_of
 from airflow_kftrain.scheduling.lending import lend, recall
 from airflow_kftrain.scheduling.model import Partition, Request, Running, Snapshot
@@ -64,7 +65,10 @@ def plan(snapshot: Snapshot, settings: PlannerSettings | None = None) -> Plan:
         lend(desks)
         for desk in desks.values():
             recall(desk)
-    # 6. Suspend long work for short, where preemption is for that.
+    # 6. Give elastic gangs the sizes they should have.
+    for desk in desks.values():
+        resize(desk)
+    # 7. Suspend long work for short, where preemption is for that.
     if settings.preemption is Preemption.SERVICE:
         for desk in desks.values():
             preempt_by_service(desk)

@@ -87,7 +87,7 @@ def makes_room(desk: Desk, index: int) -> Callable[[Sequence[int]], bool]:
     free = book.free_beside(desk.claimed - {request.id}) - desk.spoken_for
 
     def enough(stopped: Sequence[int]) -> bool:
-        return pack(book.grid, free + released(book, stopped), request.podsets) is not None
+        return pack(book.grid, free + released(book, stopped), request.least) is not None
 
     return enough
 
@@ -108,8 +108,8 @@ def stop(desk: Desk, stopped: Sequence[int], index: int, code: Code) -> None:
         return
     book, request = desk.book, desk.queue.requests[index]
     free = book.free_beside(desk.claimed - {request.id}) - desk.spoken_for + released(book, stopped)
-    for which, node, count in pack(book.grid, free, request.podsets) or ():
-        desk.spoken_for[node] += book.grid.pod(request.podsets[which]) * count
+    for which, node, count in pack(book.grid, free, request.least) or ():
+        desk.spoken_for[node] += book.grid.pod(request.least[which]) * count
     for victim in stopped:
         gang = book.running[victim]
         desk.spoken_for -= released(book, [victim])
