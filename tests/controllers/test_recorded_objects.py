@@ -44,3 +44,11 @@ def is_subsequence(wanted, seen):
     """Whether ``wanted``, which polling may have thinned out, appears in ``seen`` in its order."""
     rest = iter(seen)
     return all(any(item == candidate for candidate in rest) for item in wanted)
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTS))
+async def test_the_api_fills_in_the_defaults_of_the_real_definitions(name, stage):
+    recorded = OBJECTS[name]
+    stage = await stage(recorded["manifest"]["kind"])
+    submitted = await stage.submit(recorded["manifest"])
+    assert submitted["spec"] == recorded["defaulted_spec"]
