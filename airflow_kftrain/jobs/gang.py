@@ -129,8 +129,9 @@ class Gang:
         :param events: of the job and its pods, newest last; they tell what pods that do not exist wait for
         """
         newest, extra = _newest(spec, pods)
+        told = _Told.of(events)
         replicas = tuple(
-            _replica(spec, t, n, newest.get((t.lower(), n)), events)
+            _replica(spec, t, n, newest.get((t.lower(), n)), told)
             for t, count in spec.counts.items()
             for n in range(count)
         )
@@ -207,6 +208,24 @@ def distinct_events(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]
     return list(found)
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What events tell of pods: refusals in order, and by pod uid the last volume that cannot be mounted."""
+
+    refusals: tuple[str, ...]
+    mounts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, events: Sequence[Mapping[str, Any]]) -> _Told:
+        refusals = tuple(text for reason, text in distinct_events(events) if reason == "FailedCreatePod")
+        mounts = {
+            str((event.get("involvedObject") or {}).get("uid")): str(event.get("message"))
+            for event in events
+            if event.get("reason") in ("FailedMount", "FailedAttachVolume")
+        }
+        return cls(refusals, mounts)
+
+
 def _newest(
     spec: TrainingJobSpec, pods: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[tuple[str, int], Mapping[str, Any]], list[str]]:
@@ -242,10 +261,10 @@ def _replica(
     replica_type: str,
     index: int,
     pod: Mapping[str, Any] | None,
-    events: Sequence[Mapping[str, Any]],
+    told: _Told,
 ) -> Replica:
     if pod is None:
-        return Replica(replica_type, index, waiting=_missing(replica_type, index, events))
+        return Replica(replica_type, index, waiting=_missing(replica_type, index, told))
     metadata, status = _metadata(pod), pod.get("status") or {}
     container = _container(status.get("containerStatuses"), spec.framework.container)
     ended = _ended(container)
@@ -255,7 +274,7 @@ def _replica(
         replica_type,
         index,
         phase=phase,
-        waiting=None if phase in ("Succeeded", "Failed") else _waiting(pod, container, terminating, events),
+        waiting=None if phase in ("Succeeded", "Failed") else _waiting(pod, container, terminating, told),
         pod=metadata.get("name"),
         uid=metadata.get("uid"),
         node=(pod.get("spec") or {}).get("nodeName"),
@@ -286,10 +305,12 @@ def _ended(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-def _missing(replica_type: str, index: int, events: Sequence[Mapping[str, Any]]) -> Waiting:
+def _missing(replica_type: str, index: int, told: _Told) -> Waiting:
     name = identity.replica_name(replica_type, index)
-    refused = [text for reason, text in distinct_events(events) if reason == "FailedCreatePod"]
-    text = next((t for t in reversed(refused) if f"-{name}" in t), refused[-1] if refused else None)
+    # The text names the pod in quotes: "worker-1" must not be found in "worker-10".
+    text = next((t for t in reversed(told.refusals) if f'-{name}"' in t), None)
+    if text is None and told.refusals:
+        text = told.refusals[-1]
     if text is None:
         return Waiting(Cause.NO_POD, "its pod has not been made")
     cause = Cause.QUOTA if "exceeded quota" in text else Cause.POD_REFUSED
@@ -300,7 +321,7 @@ def _waiting(
     pod: Mapping[str, Any],
     container: Mapping[str, Any],
     terminating: bool,
-    events: Sequence[Mapping[str, Any]],
+    told: _Told,
 ) -> Waiting | None:
     if terminating:
         return Waiting(Cause.TERMINATING, "its pod is on its way out")
@@ -310,7 +331,7 @@ def _waiting(
         _unscheduled(pod)
         or _init_container(pod)
         or _container_waiting(pod, container)
-        or _not_started(pod, container, events)
+        or _not_started(pod, container, told)
     )
 
 
@@ -378,17 +399,13 @@ def _pull(status: Mapping[str, Any]) -> str | None:
     return f"image {status.get('image') or '?'} cannot be pulled ({reason}){said}"
 
 
-def _not_started(
-    pod: Mapping[str, Any], trains: Mapping[str, Any], events: Sequence[Mapping[str, Any]]
-) -> Waiting | None:
+def _not_started(pod: Mapping[str, Any], trains: Mapping[str, Any], told: _Told) -> Waiting | None:
     if _phase_of(pod) == "Running":
         restarts = (trains.get("state") or {}).get("terminated") or (trains.get("state") or {}).get("waiting")
         return Waiting(Cause.CRASH_LOOP, "its container starts again") if restarts else None
-    uid = _metadata(pod).get("uid")
-    own = [e for e in events if uid and (e.get("involvedObject") or {}).get("uid") == uid]
-    mounts = [t for reason, t in distinct_events(own) if reason in ("FailedMount", "FailedAttachVolume")]
-    if mounts:
-        return Waiting(Cause.VOLUME, f"a volume cannot be mounted: {mounts[-1]}")
+    mount = told.mounts.get(str(_metadata(pod).get("uid")))
+    if mount is not None:
+        return Waiting(Cause.VOLUME, f"a volume cannot be mounted: {mount}")
     return Waiting(Cause.CREATING, "its container is being made")
 
 

@@ -157,10 +157,10 @@ def blame(gang: Gang, *, fallback: Cause = Cause.UNKNOWN) -> tuple[Cause, str]:
 
     :param fallback: the cause when the pods tell none
     """
-    failed = sorted(gang.failed, key=lambda replica: replica.cause not in _FIRST_BLAMED)
-    for replica in failed[:1]:
-        cause = fallback if replica.cause in (None, Cause.UNKNOWN) else replica.cause
-        return cause or fallback, f"{replica}: {replica.message}" if replica.message else str(replica)
+    failed = min(gang.failed, key=lambda replica: replica.cause not in _FIRST_BLAMED, default=None)
+    if failed is not None:
+        known = failed.cause if failed.cause is not Cause.UNKNOWN else None
+        return known or fallback, f"{failed}: {failed.message}" if failed.message else str(failed)
     for replica in gang.waiting:
         if replica.waiting is not None and replica.waiting.cause is not Cause.TERMINATING:
             return replica.waiting.cause, str(replica)

@@ -200,6 +200,15 @@ def test_a_refusal_goes_to_the_replica_it_names():
     assert [str(r).rpartition(" ")[2] for r in gang(events=events).waiting] == ["0", "1"]
 
 
+def test_a_refusal_of_worker_10_is_none_of_worker_1():
+    spec = from_manifest(manifest("PyTorchJob", name="t", replicas={"Worker": 11}))
+    events = [event("FailedCreatePod", f'pods "t-worker-{n}" is forbidden: {n}') for n in (1, 10)]
+    told = {
+        replica.name: str(replica).rpartition(" ")[2] for replica in gang(spec=spec, events=events).waiting
+    }
+    assert (told["worker-1"], told["worker-10"]) == ("1", "10")
+
+
 def test_a_volume_that_cannot_be_mounted_is_told_from_the_pods_own_events():
     creating = pending(containers=[container(state=waits("ContainerCreating"))])
     events = [
