@@ -28,8 +28,10 @@ def main() -> int:
     """Run the main job once. :return: the process's exit code"""
     os.environ.setdefault("AIRFLOW_HOME", str(Path.cwd() / ".kftrain" / "airflow"))
     os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
-    # The tasks run in this process: only what they and the followed job say is of interest.
-    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "INFO")
+    os.environ.setdefault("AIRFLOW__CORE__DAGS_FOLDER", str(Path(__file__).parent))
+    # dag.test() runs scheduler, triggerer and tasks in this process: show what the tasks say, not how they are run.
+    os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("AIRFLOW__LOGGING__NAMESPACE_LEVELS", "airflow_kftrain=INFO py.warnings=ERROR")
     spent: dict[str, float] = {}
     began = time.monotonic()
 
@@ -80,7 +82,7 @@ def _run_pipeline() -> dict[str, Any]:
     return {
         "state": str(run.state),
         "tasks": {task_id: str(instance.state) for task_id, instance in instances.items()},
-        "seconds": {task_id: instance.duration or 0.0 for task_id, instance in instances.items()},
+        "seconds": {task.task_id: instances[task.task_id].duration or 0.0 for task in dag.topological_sort()},
         "outcome": _result(instances["train"]),
         "scores": _result(instances["evaluate"]),
     }
@@ -112,10 +114,12 @@ def _report(run: dict[str, Any], spent: dict[str, float], total: float, cluster:
     if run["state"] != "success":
         console.print(f"[red]the run is {run['state']}[/]: {run['tasks']}")
         return
-    console.print(f"model   {run['scores']['model']}")
-    console.print(f"metric  AUC {run['scores']['auc']} on rows that no replica trained on")
-    console.print(f"try     kftrain local status · kubectl --kubeconfig {cluster.kubeconfig} get pods")
-    console.print("stop    kftrain local down")
+    console.print(f"model   {run['scores']['model']}", soft_wrap=True)
+    console.print(f"metric  AUC {run['scores']['auc']} on rows that no replica trained on", soft_wrap=True)
+    console.print(
+        f"try     kftrain local status · kubectl --kubeconfig {cluster.kubeconfig} get pods", soft_wrap=True
+    )
+    console.print("stop    kftrain local down", soft_wrap=True)
 
 
 if __name__ == "__main__":

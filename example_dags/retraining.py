@@ -14,7 +14,8 @@ import pendulum
 from airflow.sdk import DAG, Asset, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_kftrain.operators.training_job import Limits, XGBoostJobOperator
+from airflow_kftrain.operators.groups import Limits
+from airflow_kftrain.operators.xgboost import XGBoostJobOperator
 from example_dags import data
 
 WORKERS = 2
@@ -32,9 +33,9 @@ with DAG(
 ) as dag:
 
     @task
-    def prepare(run_id: str) -> str:
+    def prepare(run: str) -> str:
         """Write a shard for each replica (the Master trains too) and return their folder."""
-        target = data.folder("data", run_id)
+        target = data.folder("data", run)
         rows = data.write_shards(target, shards=1 + WORKERS)
         print(f"{rows} rows in {1 + WORKERS} shards under {target}")
         return str(target)

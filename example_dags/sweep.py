@@ -8,7 +8,7 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, task
 
-from airflow_kftrain.operators.training_job import XGBoostJobOperator
+from airflow_kftrain.operators.xgboost import XGBoostJobOperator
 from example_dags import data
 
 TRAIN = Path(__file__).parent / "training" / "xgboost_train.py"

@@ -6,7 +6,9 @@ import os
 
 import pendulum
 from airflow.sdk import DAG
-from airflow_kftrain.operators.training import Limits, XGBoostJobOperator
+
+from airflow_kftrain.operators.groups import Limits
+from airflow_kftrain.operators.xgboost import XGBoostJobOperator
 
 FIELDS = {
     "POD_UID": "metadata.uid",

@@ -1,0 +1,218 @@
+"""The provider in a whole Airflow, with real gangs: nothing is lost, leaked or doubled.
+
+Every replica writes down that it ran (``witness.py``); what they wrote is compared with Airflow's task instances and
+with the objects of the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_kftrain.testing import LocalCluster, local_cluster
+from tests.e2e.postgres import postgres
+from tests.e2e.stack import AirflowStack, airflow_stack, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("airflow")]
+
+REPOSITORY = Path(__file__).parents[2]
+GANG = 3
+
+
+@dataclass
+class World:
+    """Airflow, the cluster, and what the replicas wrote."""
+
+    airflow: AirflowStack
+    cluster: LocalCluster
+    witness: Path
+
+    def records(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """What the replicas of one run's jobs wrote, in order of time."""
+        jobs = set(self.jobs_seen(dag_id, run_id))
+        lines = [
+            json.loads(line)
+            for file in self.witness.glob("*.jsonl")
+            for line in file.read_text().splitlines()
+        ]
+        return sorted((line for line in lines if line["job"] in jobs), key=lambda line: line["at"])
+
+    def jobs_seen(self, dag_id: str, run_id: str) -> list[str]:
+        """Names of all jobs that this run's tasks made, gone ones included, from the task logs."""
+        names = set()
+        for path in (self.airflow.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}").rglob("*.log*"):
+            for line in path.read_text(errors="replace").splitlines():
+                record = json.loads(line) if line.startswith("{") else {}
+                if record.get("event", "").startswith("Created "):
+                    names.add(record["event"].split()[2].rsplit("/")[-1].rstrip("."))
+        return sorted(names)
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """The jobs in the cluster, by name."""
+        from kubernetes import client, config
+
+        api = client.CustomObjectsApi(config.new_client_from_config(str(self.cluster.kubeconfig)))
+        items = api.list_namespaced_custom_object("kubeflow.org", "v1", "default", "xgboostjobs")["items"]
+        return {item["metadata"]["name"]: item for item in items}
+
+
+@pytest.fixture(scope="module")
+def witness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("witness")
+
+
+@pytest.fixture(scope="module", params=["postgresql", "sqlite"])
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, witness: Path
+) -> Iterator[World]:
+    home = tmp_path_factory.mktemp(f"airflow-{request.param}")
+    with local_cluster(tmp_path_factory.mktemp("cluster"), nodes=2, gpus=4) as cluster:
+        given: dict[str, Any] = {
+            "home": home,
+            "dags": _dags(home),
+            "environment": _environment(cluster, witness, home),
+        }
+        if request.param == "postgresql":
+            with postgres() as url, airflow_stack(**given, database_url=url, triggerers=2) as airflow:
+                yield World(airflow, cluster, witness)
+        else:
+            url = f"sqlite:///{home}/airflow.db"
+            with airflow_stack(**given, database_url=url, triggerers=1) as airflow:
+                yield World(airflow, cluster, witness)
+
+
+def _dags(home: Path) -> Path:
+    folder = home / "dags"
+    folder.mkdir()
+    shutil.copy(REPOSITORY / "tests/e2e/dags/witnessed.py", folder)
+    shutil.copy(REPOSITORY / "example_dags/retraining.py", folder)
+    return folder
+
+
+def _environment(cluster: LocalCluster, witness: Path, home: Path) -> dict[str, str]:
+    connection = {
+        "conn_type": "kubernetes",
+        "extra": {"kube_config_path": str(cluster.kubeconfig), "namespace": "default"},
+    }
+    return {
+        "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps(connection),
+        "KFTRAIN_EXAMPLE_DATA": str(home / "data"),
+        "PYTHONPATH": str(REPOSITORY),
+        "WITNESS": str(witness),
+        "WITNESS_SCRIPT": str(REPOSITORY / "tests/e2e/witness.py"),
+    }
+
+
+def starts(records: list[dict[str, Any]], try_number: int | None = None) -> list[dict[str, Any]]:
+    chosen = [record for record in records if record["what"] == "start"]
+    return [record for record in chosen if try_number is None or record["try"] == str(try_number)]
+
+
+def ends(records: list[dict[str, Any]], try_number: int | None = None) -> list[dict[str, Any]]:
+    chosen = [record for record in records if record["what"] == "end"]
+    return [record for record in chosen if try_number is None or record["try"] == str(try_number)]
+
+
+def ended(records: list[dict[str, Any]]) -> bool:
+    """Whether no process of these records runs any more."""
+    return not any(_runs(record) for record in starts(records))
+
+
+def _runs(record: dict[str, Any]) -> bool:
+    try:
+        return "witness.py" in " ".join(psutil.Process(record["pid"]).cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
+
+
+def gang_runs(world: World, dag_id: str, run_id: str, try_number: int) -> list[dict[str, Any]]:
+    """The start records of a whole gang, once it runs."""
+
+    def look() -> list[dict[str, Any]] | None:
+        found = starts(world.records(dag_id, run_id), try_number)
+        return found if len(found) == GANG else None
+
+    return eventually(look, f"the gang of {dag_id}, try {try_number}, runs", 90)
+
+
+def test_the_retraining_pipeline_trains_evaluates_and_promotes(world: World) -> None:
+    run_id = world.airflow.run("kftrain_retraining")
+    assert world.airflow.wait_run("kftrain_retraining", run_id, 240) == "success"
+    outcome = world.airflow.call(
+        "GET", f"/dags/kftrain_retraining/dagRuns/{run_id}/taskInstances/train/xcomEntries/return_value"
+    )
+    value = outcome["value"]
+    value = json.loads(value) if isinstance(value, str) else value
+    assert value["state"] == "succeeded"
+    assert Path(value["model"]).exists()
+    assert value["metrics"]["auc"] > 0.97
+
+
+def test_b10_a_task_marked_failed_while_deferred_takes_its_job_along_once(world: World) -> None:
+    run_id = world.airflow.run("witness_long")
+    world.airflow.wait_task("witness_long", run_id, "train", "deferred")
+    gang_runs(world, "witness_long", run_id, 1)
+    (job,) = world.jobs_seen("witness_long", run_id)
+    world.airflow.set_state("witness_long", run_id, "train", "failed")
+    eventually(lambda: job not in world.jobs(), "the job of the failed task is deleted", 60)
+    eventually(lambda: ended(world.records("witness_long", run_id)), "its processes end", 60)
+    records = world.records("witness_long", run_id)
+    assert len(starts(records)) == GANG
+    assert not ends(records)
+
+
+def test_b10_a_task_cleared_while_deferred_trains_once_more_and_only_the_old_job_goes(world: World) -> None:
+    run_id = world.airflow.run("witness_clear")
+    world.airflow.wait_task("witness_clear", run_id, "train", "deferred")
+    gang_runs(world, "witness_clear", run_id, 1)
+    world.airflow.clear("witness_clear", run_id, "train")
+    gang_runs(world, "witness_clear", run_id, 2)
+    assert world.airflow.wait_run("witness_clear", run_id) == "success"
+    records = world.records("witness_clear", run_id)
+    assert len(starts(records, 1)) == len(starts(records, 2)) == GANG
+    assert len(ends(records, 2)) == GANG
+    assert not ends(records, 1)
+    assert len({record["job"] for record in records}) == 2
+    eventually(lambda: ended(world.records("witness_clear", run_id)), "all processes end", 60)
+    assert not {record["job"] for record in records} & set(world.jobs())
+
+
+def test_a_triggerer_that_stops_for_forty_seconds_costs_no_job(world: World) -> None:
+    if "triggerer-1" not in world.airflow.components:
+        pytest.skip("takes two triggerers: SQLite has one")
+    run_id = world.airflow.run("witness_many")
+    tasks = [f"train_{number}" for number in range(3)]
+    for task_id in tasks:
+        world.airflow.wait_task("witness_many", run_id, task_id, "deferred")
+    eventually(lambda: len(starts(world.records("witness_many", run_id))) == 3 * GANG, "three gangs run", 90)
+    stopped = world.airflow.components["triggerer-0"]
+    stopped.signal(signal.SIGSTOP)
+    # The stall itself is what is tested: longer than the 30 s after which another triggerer may take over.
+    time.sleep(40)
+    stopped.signal(signal.SIGCONT)
+    assert world.airflow.wait_run("witness_many", run_id, 240) == "success"
+    records = world.records("witness_many", run_id)
+    assert len(starts(records)) == len(ends(records)) == 3 * GANG
+    assert len({record["uid"] for record in records}) == 3 * GANG
+    assert len({record["job"] for record in records}) == 3
+    assert {record["try"] for record in records} == {"1"}
+
+
+def test_nothing_is_left_behind(world: World) -> None:
+    """Runs last: neither jobs (successes are deleted by default) nor processes remain."""
+    assert world.jobs() == {}
+    marked = [
+        p.pid for p in psutil.process_iter(["cmdline"]) if "witness.py" in " ".join(p.info["cmdline"] or ())
+    ]
+    assert marked == []
+    assert os.getpid() not in marked
