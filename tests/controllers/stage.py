@@ -55,14 +55,22 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Stage]:
-        tasks = [asyncio.create_task(self.world.run()), asyncio.create_task(self.recorder.run())]
+        recording = asyncio.create_task(self.recorder.run())
+        self._watching = asyncio.create_task(self.world.run())
         try:
             await asyncio.wait_for(self.world.synced(), PATIENCE)
             yield self
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _cancelled(self._watching, recording)
+
+    @contextlib.asynccontextmanager
+    async def frozen(self) -> AsyncIterator[None]:
+        """Keep the caches from seeing anything; afterwards they list anew."""
+        await _cancelled(self._watching)
+        try:
+            yield
+        finally:
+            self._watching = asyncio.create_task(self.world.run())
 
     def _note_status(self, change, old, new) -> None:
         if new is not None and (not self.history or self.history[-1] != shown_status(new)):
@@ -215,6 +223,12 @@ def shown_status(job: dict) -> dict:
             for name, counts in (status.get("replicaStatuses") or {}).items()
         },
     }
+
+
+async def _cancelled(*tasks: asyncio.Task) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _key(obj: dict) -> tuple[str, str]:
