@@ -85,6 +85,8 @@ class Book:
 
     def reserve(self, podsets: tuple[PodSet, ...], amount: Floats, duration: float, owner: str) -> float:
         """Hold room for a gang at the earliest instant it fits in all and on nodes; the instant, or infinity."""
+        if not self.ever_fits(podsets):
+            return float(np.inf)
         start = self.profile.earliest(amount, duration)
         while np.isfinite(start):
             free = self.free_at(start)
@@ -101,6 +103,11 @@ class Book:
                 return float(np.inf)
             start = self.profile.earliest(amount, duration, after=float(later.min()))
         return start
+
+    def ever_fits(self, podsets: tuple[PodSet, ...]) -> bool:
+        """Whether the nodes could take the gang if nothing of ours ran on them."""
+        empty = np.maximum(self.grid.allocatable - self.grid.foreign, 0.0)
+        return pack(self.grid, empty, podsets) is not None
 
     def _hold(
         self, podsets: tuple[PodSet, ...], chosen: Chosen, free: Floats, start: float, owner: str

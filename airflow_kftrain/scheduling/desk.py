@@ -188,7 +188,8 @@ class Desk:
             return Reason(Code.MISSES_DEADLINE, {**facts, "expected_end": self.misses[index]})
         if place >= self.looked:
             return Reason(Code.BEYOND_DEPTH, facts)
-        return Reason(self._obstacle(amount, index), facts)
+        none = f"no set of nodes of {self.name} that it may use has room for each of its pods, even when all are empty"
+        return Reason(self._obstacle(amount, index), {**facts, "what": none})
 
     def _obstacle(self, amount: Floats, index: int) -> Code:
         free = np.maximum(self.book.free, 0.0).sum(axis=0)
@@ -200,6 +201,8 @@ class Desk:
             and not self.promises.kept(self.queue.amounts[one], self.queue.surely_over[one])[0]
         ):
             return Code.WOULD_BREAK_WINDOW
+        if not self.book.ever_fits(self.queue.requests[index].least):
+            return Code.NEVER_FITS
         if self.book.profile.fits(amount, self.book.now, self.book.now + float(self.stay[index])):
             return Code.NODES_TOO_FULL
         return Code.WOULD_DELAY
