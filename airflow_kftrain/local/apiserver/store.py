@@ -31,9 +31,11 @@ def encode(value: Any) -> bytes:
 class Record:
     """One version of an object. ``obj`` is shared by all who read it: never change it in place.
 
+    :param id: the same for all versions of an object, never used again
     :param data: ``obj`` as JSON
     """
 
+    id: int
     kind: Kind
     namespace: str
     name: str
@@ -130,22 +132,23 @@ class Store:
 
     def open(self) -> None:
         """Read what is on disk and begin to write; needs a running loop."""
-        self.revision, rows = self._journal.load()
+        self.revision, rows = self._journal.open(self._on_commit)
         by_name = {kind.qualified: kind for kind in self._registry}
         for row in rows:
             kind = by_name.get(row.resource)
-            if kind is None or row.data is None:
-                continue  # written by a version that served more kinds: kept on disk, not shown
-            obj = json.loads(row.data)
-            revision = int(obj["metadata"]["resourceVersion"])
-            record = Record(kind, row.namespace, row.name, obj, row.data, revision)
-            self._objects[kind].setdefault(row.namespace, {})[row.name] = record
+            if kind is not None and row.data is not None:  # else: of a kind that another version served
+                obj = json.loads(row.data)
+                metadata = obj["metadata"]
+                namespace, name = metadata.get("namespace", ""), metadata["name"]
+                record = Record(
+                    row.id, kind, namespace, name, obj, row.data, int(metadata["resourceVersion"])
+                )
+                self._objects[kind].setdefault(namespace, {})[name] = record
         self._committed = self.revision
         self._feeds = {kind: Feed(self.revision, self._history) for kind in self._registry}
-        self._journal.start(asyncio.get_running_loop(), self._on_commit)
 
     async def close(self) -> None:
-        await self._journal.stop()
+        await self._journal.close()
 
     def listen(self, listener: Callable[[Change], None]) -> None:
         """Call ``listener`` with every change, at once when it is made; it must be quick and not write."""
@@ -172,7 +175,7 @@ class Store:
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         before = self.get(kind, namespace, name)
-        record = self._stamped(kind, namespace, name, obj)
+        record = self._stamped(kind, namespace, name, obj, before)
         self._objects[kind].setdefault(namespace, {})[name] = record
         self._changed(Change("MODIFIED" if before else "ADDED", record, before), record.data)
         return record
@@ -186,7 +189,7 @@ class Store:
         before = space.pop(record.name)
         if not space:
             del self._objects[record.kind][record.namespace]
-        gone = self._stamped(record.kind, record.namespace, record.name, last or record.copy())
+        gone = self._stamped(record.kind, record.namespace, record.name, last or record.copy(), before)
         self._changed(Change("DELETED", gone, before), None)
         return gone
 
@@ -213,17 +216,18 @@ class Store:
     def failure(self) -> StatusError | None:
         return self._failure
 
-    def _stamped(self, kind: Kind, namespace: str, name: str, obj: Json) -> Record:
+    def _stamped(self, kind: Kind, namespace: str, name: str, obj: Json, before: Record | None) -> Record:
         if self._failure is not None:
             raise self._failure
         self.revision += 1
         obj["metadata"]["resourceVersion"] = str(self.revision)
-        return Record(kind, namespace, name, obj, encode(obj), self.revision)
+        number = self.revision if before is None else before.id
+        return Record(number, kind, namespace, name, obj, encode(obj), self.revision)
 
     def _changed(self, change: Change, data: bytes | None) -> None:
         record = change.record
         self._pending.append(change)
-        self._journal.write(record.revision, Row(record.kind.qualified, record.namespace, record.name, data))
+        self._journal.write(record.revision, Row(record.id, record.kind.qualified, data))
         for listener in self._listeners:
             listener(change)
 
