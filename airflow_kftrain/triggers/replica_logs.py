@@ -96,8 +96,8 @@ class ReplicaLogs:
                 self._streams[uid].over = True
 
     async def drain(self, seconds: float) -> None:
-        """Give the streams time to come to their end."""
-        running = [task for task in self._tasks.values() if not task.done()]
+        """Give the streams of pods that have ended time to come to their own end."""
+        running = [task for uid, task in self._tasks.items() if self._streams[uid].over and not task.done()]
         if running:
             wait = asyncio.ensure_future(asyncio.wait(running))
             pause = asyncio.ensure_future(self._clock.sleep(seconds))
