@@ -77,7 +77,7 @@ class _Runner:
             cwd=self._root,
             timeout=60,
             check=False,
-            **identity,  # type: ignore[arg-type]
+            **identity,
         )
         output.close()
         if done.returncode:

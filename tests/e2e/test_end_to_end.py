@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -19,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_kftrain.testing import LocalCluster, local_cluster
+from airflow_kftrain.testing import RunningCluster, local_cluster
 from tests.e2e.postgres import postgres
 from tests.e2e.stack import AirflowStack, airflow_stack, eventually
 
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("airflo
 
 REPOSITORY = Path(__file__).parents[2]
 GANG = 3
+SUBMITTED = re.compile(r"XGBoostJob \S+/(\S+) is submitted")
 
 
 @dataclass
@@ -34,7 +36,7 @@ class World:
     """Airflow, the cluster, and what the replicas wrote."""
 
     airflow: AirflowStack
-    cluster: LocalCluster
+    cluster: RunningCluster
     witness: Path
 
     def records(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
@@ -49,12 +51,9 @@ class World:
 
     def jobs_seen(self, dag_id: str, run_id: str) -> list[str]:
         """Names of all jobs that this run's tasks made, gone ones included, from the task logs."""
-        names = set()
+        names: set[str] = set()
         for path in (self.airflow.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}").rglob("*.log*"):
-            for line in path.read_text(errors="replace").splitlines():
-                record = json.loads(line) if line.startswith("{") else {}
-                if record.get("event", "").startswith("Created "):
-                    names.add(record["event"].split()[2].rsplit("/")[-1].rstrip("."))
+            names.update(SUBMITTED.findall(path.read_text(errors="replace")))
         return sorted(names)
 
     def jobs(self) -> dict[str, dict[str, Any]]:
@@ -76,7 +75,7 @@ def world(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, witness: Path
 ) -> Iterator[World]:
     home = tmp_path_factory.mktemp(f"airflow-{request.param}")
-    with local_cluster(tmp_path_factory.mktemp("cluster"), nodes=2, gpus=4) as cluster:
+    with local_cluster(nodes=2, gpus=4, home=tmp_path_factory.mktemp("cluster")) as cluster:
         given: dict[str, Any] = {
             "home": home,
             "dags": _dags(home),
@@ -95,11 +94,11 @@ def _dags(home: Path) -> Path:
     folder = home / "dags"
     folder.mkdir()
     shutil.copy(REPOSITORY / "tests/e2e/dags/witnessed.py", folder)
-    shutil.copy(REPOSITORY / "example_dags/retraining.py", folder)
+    (folder / "example_dags").symlink_to(REPOSITORY / "example_dags", target_is_directory=True)
     return folder
 
 
-def _environment(cluster: LocalCluster, witness: Path, home: Path) -> dict[str, str]:
+def _environment(cluster: RunningCluster, witness: Path, home: Path) -> dict[str, str]:
     connection = {
         "conn_type": "kubernetes",
         "extra": {"kube_config_path": str(cluster.kubeconfig), "namespace": "default"},
@@ -146,7 +145,7 @@ def gang_runs(world: World, dag_id: str, run_id: str, try_number: int) -> list[d
 
 
 def test_the_retraining_pipeline_trains_evaluates_and_promotes(world: World) -> None:
-    run_id = world.airflow.run("kftrain_retraining")
+    run_id = world.airflow.first_run("kftrain_retraining")
     assert world.airflow.wait_run("kftrain_retraining", run_id, 240) == "success"
     outcome = world.airflow.call(
         "GET", f"/dags/kftrain_retraining/dagRuns/{run_id}/taskInstances/train/xcomEntries/return_value"
