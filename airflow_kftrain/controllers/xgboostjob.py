@@ -56,7 +56,9 @@ class XGBoostJobReconciler(Reconciler):
             if counts.failed > 0:
                 draft.set(cond.RUNNING, running)
                 failed = f"{counts.failed} {replica.replica_type} replica(s) failed."
-                if replica.restart_policy == "ExitCode":
+                # Under OnFailure a pod only fails as a whole when it was evicted or its node was lost (containers are
+                # restarted in place), and is made anew. The training operator fails the job then.
+                if replica.restart_policy != "Never":
                     draft.restart(f"{job.kind} {job.name} is restarting because {failed}")
                 else:
                     draft.fail(f"{job.kind} {job.name} is failed because {failed}")
