@@ -66,20 +66,20 @@ class _Runner:
             os.chown(root, self._user.pw_uid, self._user.pw_gid)
 
     def __call__(self, program: str, *arguments: str) -> None:
-        identity = (
-            {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []} if self._user else {}
-        )
-        done = subprocess.run(
-            [str(self._binaries / program), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=(output := (self._root / "setup.log").open("ab")),
-            stderr=output,
-            cwd=self._root,
-            timeout=60,
-            check=False,
-            **identity,
-        )
-        output.close()
+        uid, gid = (self._user.pw_uid, self._user.pw_gid) if self._user else (None, None)
+        with (self._root / "setup.log").open("ab") as output:
+            done = subprocess.run(
+                [str(self._binaries / program), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._root,
+                timeout=60,
+                check=False,
+                user=uid,
+                group=gid,
+                extra_groups=[] if self._user else None,
+            )
         if done.returncode:
             text = (self._root / "setup.log").read_text(errors="replace")[-2000:]
             raise subprocess.CalledProcessError(done.returncode, program, text)

@@ -163,14 +163,27 @@ class AirflowStack:
     def run(self, dag_id: str, **conf: Any) -> str:
         """Start a run (once the DAG is parsed) and return its run id."""
 
+        self._unpause(dag_id)
+        return str(
+            self.call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})["dag_run_id"]
+        )
+
+    def first_run(self, dag_id: str) -> str:
+        """Unpause a DAG that has a schedule, and return the run id of what the scheduler then makes."""
+        self._unpause(dag_id)
+
+        def look() -> str | None:
+            runs = self.call("GET", f"/dags/{dag_id}/dagRuns?order_by=run_after")["dag_runs"]
+            return str(runs[0]["dag_run_id"]) if runs else None
+
+        return eventually(look, f"{dag_id} has a run", 60)
+
+    def _unpause(self, dag_id: str) -> None:
         def parsed() -> bool:
             return self._api.get(f"/api/v2/dags/{dag_id}").status_code == 200
 
         eventually(parsed, f"{dag_id} is parsed; import errors: {self.call('GET', '/importErrors')}", 90)
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
-        return str(
-            self.call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})["dag_run_id"]
-        )
 
     def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
         instance: dict[str, Any] = self.call(
