@@ -52,6 +52,9 @@ def _pod_defaults(spec: dict[str, Any]) -> dict[str, Any]:
         "terminationGracePeriodSeconds": 30,
     }
     full = defaults | {name: value for name, value in spec.items() if name != "nodeName"}
+    # Which of these an API server adds depends on its admission plugins, and recordings leave them out.
+    tolerations = [t for t in full.pop("tolerations", ()) if t.get("tolerationSeconds") != 300]
+    full |= {"tolerations": tolerations} if tolerations else {}
     for field in ("containers", "initContainers"):
         if field in full:
             full[field] = [_container_defaults(container) for container in full[field]]

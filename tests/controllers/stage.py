@@ -12,6 +12,7 @@ from airflow_kftrain.cluster.resources import EVENTS, PODS, SERVICES
 from airflow_kftrain.controllers.events import EventRecorder
 from airflow_kftrain.controllers.job_controller import JobController
 from airflow_kftrain.controllers.kinds import RECONCILERS
+from airflow_kftrain.controllers.objects import JOB_NAME
 from airflow_kftrain.controllers.world import World
 from airflow_kftrain.exceptions import ApiError, ApiUnreachable, NotFound
 
@@ -102,7 +103,7 @@ class Stage:
 
     async def _is_caught_up(self, informer) -> bool:
         owned = informer in (self.world.pods, self.world.services)
-        selector = "training.kubeflow.org/job-name" if owned else None
+        selector = JOB_NAME if owned else None
         live = await self.cluster.list(informer.resource, label_selector=selector)
         versions = {_key(obj): obj["metadata"]["resourceVersion"] for obj in live.items}
         return versions == {key: obj["metadata"]["resourceVersion"] for key, obj in informer.store.items()}
@@ -139,7 +140,8 @@ class Stage:
         return {p["metadata"]["name"]: p for p in (await self.cluster.list(PODS, NAMESPACE)).items}
 
     async def services(self) -> list[str]:
-        return sorted(s["metadata"]["name"] for s in (await self.cluster.list(SERVICES, NAMESPACE)).items)
+        listed = await self.cluster.list(SERVICES, NAMESPACE, label_selector=JOB_NAME)
+        return sorted(service["metadata"]["name"] for service in listed.items)
 
     async def events(self, name: str) -> list[dict]:
         await asyncio.wait_for(self.recorder.flush(), PATIENCE)

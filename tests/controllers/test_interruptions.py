@@ -115,31 +115,6 @@ async def whole_life(api_factory, acting):
         return await life(play), client.writes, play.killed
 
 
-@pytest.fixture
-def api_factory(tmp_path):
-    """A new, empty API each time."""
-    from airflow_kftrain.cluster.client import Cluster
-    from airflow_kftrain.local.apiserver import ApiServer
-
-    count = 0
-
-    @contextlib.asynccontextmanager
-    async def made():
-        nonlocal count
-        count += 1
-        home = tmp_path / str(count)
-        server = ApiServer(home / "api")
-        await server.start()
-        server.write_kubeconfig(home / "kubeconfig")
-        try:
-            async with Cluster.from_kubeconfig(str(home / "kubeconfig")) as cluster:
-                yield cluster
-        finally:
-            await server.stop()
-
-    return made
-
-
 @pytest.mark.slow
 async def test_killed_after_any_write_another_controller_comes_to_the_same_end(api_factory):
     undisturbed, writes, _ = await whole_life(api_factory, lambda cluster: Mortal(cluster, None))

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_kftrain.cluster.resources import PODGROUPS, PODS, RESOURCEQUOTAS, SERVICES
 from airflow_kftrain.controllers.limits import REPLACED_PODS
+from airflow_kftrain.controllers.objects import JOB_NAME
 from airflow_kftrain.exceptions import Forbidden
 from tests.controllers.recorded import ENDS, OBJECTS
 from tests.controllers.stage import NAMESPACE
@@ -430,7 +431,7 @@ async def test_a_job_submitted_right_after_its_namesakes_deletion_gets_objects_o
     pods = await stage.pods()
     assert pods.keys() == before.keys()
     (group,) = (await stage.cluster.list(PODGROUPS, NAMESPACE)).items
-    services = (await stage.cluster.list(SERVICES, NAMESPACE)).items
+    services = (await stage.cluster.list(SERVICES, NAMESPACE, label_selector=JOB_NAME)).items
     for obj in [*pods.values(), *services, group]:
         assert obj["metadata"]["ownerReferences"][0]["uid"] == submitted["metadata"]["uid"]
     assert conditions(stage)[-1] == "Running=True"
@@ -535,7 +536,9 @@ async def test_an_invalid_job_fails_with_every_fault_named(stage):
 async def test_an_elastic_job_with_metrics_is_told_that_no_autoscaler_is_made(stage):
     stage = await stage("PyTorchJob")
     job = manifest("pt-elastic")
-    job["spec"]["elasticPolicy"]["metrics"] = [{"type": "Resource", "resource": {"name": "cpu"}}]
+    job["spec"]["elasticPolicy"]["metrics"] = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}
+    ]
     await running(stage, job)
     assert ["Warning", "AutoscalerNotSupported"] in await stage.event_kinds("job")
     assert conditions(stage)[-1] == "Running=True"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_kftrain.cluster.resources import PODGROUPS, PODS, SERVICES
+from airflow_kftrain.controllers.objects import JOB_NAME
 from tests.controllers.recorded import OBJECTS, as_recorded
 from tests.controllers.stage import NAMESPACE
 
@@ -12,7 +13,8 @@ from tests.controllers.stage import NAMESPACE
 async def everything(stage, uid):
     found = {}
     for field, resource in (("pods", PODS), ("services", SERVICES), ("podgroups", PODGROUPS)):
-        listed = await stage.cluster.list(resource, NAMESPACE)
+        selector = None if resource == PODGROUPS else JOB_NAME
+        listed = await stage.cluster.list(resource, NAMESPACE, label_selector=selector)
         found[field] = sorted(
             (as_recorded(obj, uid) for obj in listed.items), key=lambda obj: obj["metadata"]["name"]
         )
