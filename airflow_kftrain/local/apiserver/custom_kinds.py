@@ -6,7 +6,8 @@ kinds have no short names, and only the PyTorchJob can be scaled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from airflow_kftrain.jobs.frameworks import FRAMEWORKS
@@ -86,12 +87,12 @@ POD_GROUP_DEFINITION: Json = {
 }
 
 
-def custom_kinds() -> Iterator[Kind]:
+@cache
+def custom_kinds() -> tuple[Kind, ...]:
     """The job kinds of every framework, and the PodGroup."""
     template = pod_template_schema()
-    for framework in FRAMEWORKS.values():
-        yield kind_of(custom_resource_definition(framework, pod_template=template))
-    yield kind_of(POD_GROUP_DEFINITION)
+    jobs = [custom_resource_definition(framework, pod_template=template) for framework in FRAMEWORKS.values()]
+    return tuple(kind_of(definition) for definition in (*jobs, POD_GROUP_DEFINITION))
 
 
 def kind_of(definition: Mapping[str, Any]) -> Kind:

@@ -129,23 +129,25 @@ class Frontend:
                 raise StatusError(413, "RequestEntityTooLarge", text) from error
         method = "GET" if request.method == "HEAD" else request.method
         answer = self._resources.answer(Call(method, target, query, _media_type(request), body))
-        shown = self._shown(request, target.kind, answer.obj)
+        data = self._shown(request, target, answer.obj)
         await self._store.durable()
-        response = _json(shown, answer.code)
+        response = web.Response(body=data, status=answer.code, content_type="application/json")
         for text in answer.warnings:
             response.headers.add("Warning", f'299 - "{text.replace(chr(34), chr(92) + chr(34))}"')
         return response
 
-    def _shown(self, request: web.Request, kind: Kind, obj: Json) -> Json:
+    def _shown(self, request: web.Request, target: Target, obj: Json) -> bytes:
         form, version = wanted_form(request.headers.get("Accept", ""))
         if not form or obj.get("kind") == "Status":
-            return obj
+            record = self._store.get(target.kind, target.space, obj["metadata"].get("name", ""))
+            return record.data if record is not None and record.obj is obj else encode(obj)
         if form == "PartialObjectMetadata":
-            return partial(obj)
-        objects = obj.get("items", [obj])
+            return encode(partial(obj))
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         include = request.query.get("includeObject", "Metadata")
-        return table(kind, objects, self._clock.now(), metadata, include, version)
+        return encode(
+            table(target.kind, obj.get("items", [obj]), self._clock.now(), metadata, include, version)
+        )
 
     async def _collection(
         self, request: web.Request, target: Target, query: Mapping[str, str]

@@ -23,7 +23,7 @@ from airflow_kftrain.local.apiserver.errors import (
 from airflow_kftrain.local.apiserver.kinds import Kind, Registry
 from airflow_kftrain.local.apiserver.quota import Quotas
 from airflow_kftrain.local.apiserver.rules import rules_of
-from airflow_kftrain.local.apiserver.schema import conform
+from airflow_kftrain.local.apiserver.schema import Conformer
 from airflow_kftrain.local.apiserver.store import Json, Record, Store
 
 _GENERATE_TRIES = 8
@@ -53,6 +53,16 @@ def object_schema(kind: Kind) -> Json:
     text = {"type": "string"}
     properties = {"apiVersion": text, "kind": text, "metadata": metadata_schema()}
     return {**kind.schema, "properties": {**properties, **kind.schema.get("properties", {})}}
+
+
+@cache
+def _conformer(kind: Kind) -> Conformer:
+    return Conformer(object_schema(kind), drop_nulls=not kind.custom)
+
+
+@cache
+def _metadata_conformer() -> Conformer:
+    return Conformer(metadata_schema(), drop_nulls=True)
 
 
 def identify(kind: Kind, obj: Any) -> Json:
@@ -196,8 +206,8 @@ class Writer:
         return _with_status(new, old.get("status")) if kind.status else new
 
     def _conform(self, kind: Kind, obj: Json, options: Options) -> Json:
-        head = conform(metadata_schema(), obj["metadata"], drop_nulls=True, path="metadata")
-        verdict = conform(object_schema(kind), {**obj, "metadata": {}}, drop_nulls=not kind.custom)
+        head = _metadata_conformer().conform(obj["metadata"], "metadata")
+        verdict = _conformer(kind).conform({**obj, "metadata": {}})
         causes, unknown = [*head.causes, *verdict.causes], [*head.unknown, *verdict.unknown]
         if (head.mistyped or verdict.mistyped) and not kind.custom:
             problems = "; ".join(map(str, causes))
