@@ -113,7 +113,8 @@ async def watching(job: Object, task: TaskInstance, **options: Any) -> AsyncIter
     trigger.task_instance = task
     running = asyncio.create_task(anext(aiter(trigger.run())))
     watch = Watch(trigger, running, [], asyncio.Condition())
-    trigger._log = logging.Logger("task", logging.INFO)
+    trigger._log = logging.getLogger(f"task.{uuid.uuid4()}")
+    trigger._log.setLevel(logging.INFO)
     trigger._log.addHandler(_Lines(watch))
     try:
         yield watch

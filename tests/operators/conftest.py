@@ -91,3 +91,27 @@ async def follow(requested, task):
 
     yield opened
     await asyncio.sleep(0)
+
+
+@pytest.fixture
+def supervisor(monkeypatch):
+    """``supervisor(task, state)``: what the triggerer's supervisor answers about a task instance."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    def answers(task, state, *, after=None):
+        loop = asyncio.get_running_loop()
+
+        def get_task_states(*, dag_id, task_ids, run_ids, map_index):
+            assert (dag_id, task_ids, run_ids, map_index) == (
+                task.dag_id,
+                [task.task_id],
+                [task.run_id],
+                None,
+            )
+            if after is not None:
+                asyncio.run_coroutine_threadsafe(after.wait(), loop).result(20)
+            return {task.run_id: {task.task_id: state}}
+
+        monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(get_task_states))
+
+    return answers
