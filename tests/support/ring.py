@@ -3,10 +3,10 @@
 Run as the replicas of an XGBoostJob or PyTorchJob (``MASTER_ADDR``, ``MASTER_PORT``, ``RANK``, ``WORLD_SIZE``). Each
 rank holds a shard of its own; the result is that of all data, alike on every rank and unlike that of any shard alone.
 
-``--record DIR``  append ``{"event": "start"|"end", …}`` to a file of this process's own
+``--record DIR``  append ``{"event": "start"|"half"|"end", …}`` to a file of this process's own
 ``--steps N``     steps to train
-``--exit R:CODE`` rank R ends with CODE after half the steps
 ``--hold PATH``   after half the steps, wait until PATH exists
+``--exit R:CODE`` rank R ends with CODE after that
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import struct
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 FEATURES = 4
 TRUE = [2.0, -1.0, 0.5, 3.0]
@@ -97,9 +98,16 @@ class Gang:
 def record(directory: str | None, event: str, **fields: object) -> None:
     if directory:
         path = Path(directory) / f"{os.environ.get('HOSTNAME')}-{os.getpid()}.jsonl"
-        entry = {"event": event, "pod": os.environ.get("HOSTNAME"), "pid": os.getpid(), "time": time.time()}
+        pod, uid = os.environ.get("HOSTNAME"), os.environ.get("KFTRAIN_LOCAL_POD")
+        entry = {"event": event, "pod": pod, "uid": uid, "pid": os.getpid(), "time": time.time()}
         with path.open("a") as file:
             file.write(json.dumps(entry | fields) + "\n")
+
+
+def recorded(directory: Path) -> list[dict[str, Any]]:
+    """All that processes recorded, in order of time."""
+    lines = (line for file in directory.glob("*.jsonl") for line in file.read_text().splitlines())
+    return sorted(map(json.loads, lines), key=lambda entry: entry["time"])
 
 
 def main() -> int:
@@ -115,12 +123,13 @@ def main() -> int:
     rows, model = shard(rank), [0.0] * FEATURES
     for step in range(options.steps):
         if step == options.steps // 2:
+            record(options.record, "half")
+            while options.hold and not Path(options.hold).exists():
+                time.sleep(0.05)
             failing, _, code = options.exit.partition(":")
             if failing == str(rank):
                 record(options.record, "end", code=int(code))
                 return int(code)
-            while options.hold and not Path(options.hold).exists():
-                time.sleep(0.05)
         summed = gang.sum(gradient(model, rows))
         model = [w - 0.1 * g / world for w, g in zip(model, summed, strict=True)]
         if rank == 0 and step % 10 == 0:

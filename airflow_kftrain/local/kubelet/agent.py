@@ -171,12 +171,15 @@ class Kubelet:
         worker = self._workers.pop(uid, None)
         if worker is not None:
             worker.abandon()
-            self._spawn(self._clean_up(worker))
+        self._spawn(self._clean_up(uid, worker))
         self._forget_ports()
 
-    async def _clean_up(self, worker: PodWorker) -> None:
-        await worker.wait_ended()
-        await asyncio.to_thread(worker.remove_files)
+    async def _clean_up(self, uid: str, worker: PodWorker | None) -> None:
+        """Remove a pod's directories and logs; one that was lost with an earlier kubelet has no worker."""
+        if worker is not None:
+            await worker.wait_ended()
+        for path in (self._root / "pods" / uid, self._root / "logs" / uid):
+            await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
     async def _finish_deletion(self, pod: Object) -> None:
         meta = pod["metadata"]

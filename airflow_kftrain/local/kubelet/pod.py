@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -88,12 +87,6 @@ class PodWorker:
             await asyncio.gather(reporting, return_exceptions=True)
             await self._report()
             self._ended.set()
-
-    def remove_files(self) -> None:
-        """Remove the pod's directories and logs."""
-        uid = self.pod["metadata"]["uid"]
-        for path in (self._machine.sandbox(self.pod).root, self._machine.root / "logs" / uid):
-            shutil.rmtree(path, ignore_errors=True)
 
     @property
     def _restart_policy(self) -> str:

@@ -10,7 +10,8 @@ from airflow_kftrain.exceptions import LocalClusterError
 from airflow_kftrain.local.kubelet.names import Endpoint
 
 # Below the range that Linux (32768) and macOS (49152) give to outgoing connections, above well-known services.
-_FIRST, _LAST, _BLOCK = 12000, 32000, 400
+FIRST_PORT, LAST_PORT = 12000, 32000
+_BLOCK = 400
 
 
 @dataclass
@@ -45,7 +46,7 @@ class PortBlocks:
 
     def _claim(self) -> None:
         mine = {claim.getsockname()[1] for claim in self._claims}
-        for first in range(_FIRST, _LAST, _BLOCK):
+        for first in range(FIRST_PORT, LAST_PORT, _BLOCK):
             if first in mine:
                 continue
             claim = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -59,7 +60,7 @@ class PortBlocks:
             self._free.extend(range(first + _BLOCK - 1, first, -1))
             return
         raise LocalClusterError(
-            f"no host port is left between {_FIRST} and {_LAST}: end other local clusters or finished jobs"
+            f"no host port is left between {FIRST_PORT} and {LAST_PORT}: end other local clusters or finished jobs"
         )
 
 

@@ -85,7 +85,9 @@ async def test_deleting_a_job_ends_its_processes_and_pods(kube: Live, tmp_path):
 
 
 async def test_a_pytorchjob_with_the_operators_init_container(kube: Live):
-    template = {"spec": {"containers": [{"name": "pytorch", "image": "i:1", "command": [sys.executable, RING]}]}}
+    template = {
+        "spec": {"containers": [{"name": "pytorch", "image": "i:1", "command": [sys.executable, RING]}]}
+    }
     replica = {"restartPolicy": "Never", "template": template}
     job = {
         "apiVersion": "kubeflow.org/v1",
