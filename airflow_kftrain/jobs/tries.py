@@ -106,7 +106,8 @@ def decide(
 ) -> list[Action]:
     """What the present try does with the jobs it finds, in this order.
 
-    - A job with our own token is the earlier success of our own call: adopted as it is.
+    - A job with our own token is the earlier success of our own call: adopted as it is. Should there be several, the
+      one we remember stays, the others are leftovers.
     - The job of the latest earlier try is adopted when that try died before it could defer (``submitting``,
       ``created``), unless the job has finished or is being deleted.
     - Any other job with an earlier try's token is a leftover and deleted.
@@ -125,11 +126,14 @@ def decide(
     tokens = {t.token for t in before}
     found = [job for job in jobs if identity.token(job) in tokens]
     others = [job for job in jobs if identity.token(job) not in tokens]
-    ours = [job for job in others if identity.token(job) == own.token and not _deleting(job)]
+    ours = sorted(
+        (job for job in others if identity.token(job) == own.token and not _deleting(job)),
+        key=lambda job: (_meta(job).get("uid") != own.uid, _meta(job).get("name") != own.name),
+    )
     inherited = [job for job in found if before and _may_adopt(before[-1], job)]
     taken = next(iter([*ours, *inherited]), None)
     actions: list[Action] = [
-        Delete(*_ids(job)) for job in found if job is not taken and _must_go(job, keep_finished)
+        Delete(*_ids(job)) for job in (*found, *ours) if job is not taken and _must_go(job, keep_finished)
     ]
     if taken is not None:
         return [*actions, Adopt(*_ids(taken), rewrite=taken not in ours)]

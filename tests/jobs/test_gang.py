@@ -291,6 +291,11 @@ def test_a_running_replica_that_was_restarted_shows_its_last_end():
     assert (found.phase, found.restarts, found.exit_code, found.cause) == ("Running", 2, 137, None)
 
 
+def test_b25_a_replica_that_ended_well_on_its_way_out_is_not_up():
+    leaving = pod(phase="Succeeded", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert gang(leaving, pod("worker-1")).ready == 1
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_of_several_pods_of_a_replica_the_newest_that_stays_counts(order):
     pods = [

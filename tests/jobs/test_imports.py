@@ -10,7 +10,7 @@ def test_the_jobs_model_loads_nothing_heavy():
         "import sys, pkgutil, importlib, airflow_kftrain.jobs as jobs\n"
         "for module in pkgutil.walk_packages(jobs.__path__, 'airflow_kftrain.jobs.'):\n"
         "    if module.name != 'airflow_kftrain.jobs.yaml_text': importlib.import_module(module.name)\n"
-        "print(sorted({'airflow', 'kubernetes', 'kubernetes_asyncio', 'yaml', 'numpy', 'aiohttp'} & sys.modules.keys()))"
+        "print(sorted({'airflow', 'kubernetes', 'kubernetes_asyncio', 'yaml', 'numpy'} & sys.modules.keys()))"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60

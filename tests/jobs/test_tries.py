@@ -138,12 +138,28 @@ def test_our_own_job_comes_before_one_to_inherit():
     assert decide(OWN, earlier(Phase.CREATED), jobs) == [delete("j1"), adopt("j3", rewrite=False)]
 
 
+def test_of_several_jobs_with_our_token_the_one_we_remember_stays():
+    jobs = [job("j1", "ti-3"), job("j3", "ti-3"), job("j2", "ti-3")]
+    assert decide(OWN, [], jobs) == [delete("j1"), delete("j2"), adopt("j3", rewrite=False)]
+    assert decide(OWN.created("u-j2"), [], jobs) == [delete("j3"), delete("j1"), adopt("j2", rewrite=False)]
+
+
 def test_without_memory_nothing_is_touched():
     assert decide(OWN, [], [J1_FAILED, J2_RUNNING]) == [NEW]
 
 
+def has_finished(made):
+    return any(condition["type"] in ("Succeeded", "Failed") for condition in made["status"]["conditions"])
+
+
 def owners(jobs):
     return [made["metadata"]["annotations"].get("kftrain/ti") for made in jobs]
+
+
+def names_of(jobs, token):
+    return {
+        made["metadata"]["name"] for made, owner in zip(jobs, owners(jobs), strict=True) if owner == token
+    }
 
 
 worlds = st.lists(
@@ -174,9 +190,7 @@ def test_b15_whatever_is_there_one_job_at_most_is_ours_and_no_strangers_is_touch
         assert found["annotations"].get("kftrain/ti") in known
         assert "deletionTimestamp" not in found
     if isinstance(last, Adopt) and last.rewrite:
-        assert not any(
-            c["type"] in ("Succeeded", "Failed") for c in by_name[last.name]["status"]["conditions"]
-        )
+        assert not has_finished(by_name[last.name])
     left = set(by_name) - {action.name for action in actions}
     ours_left = {
         name
@@ -184,7 +198,7 @@ def test_b15_whatever_is_there_one_job_at_most_is_ours_and_no_strangers_is_touch
         if by_name[name]["metadata"]["annotations"].get("kftrain/ti") in known
         and "deletionTimestamp" not in by_name[name]["metadata"]
     }
-    finished = {n for n in ours_left if by_name[n]["status"]["conditions"]}
+    finished = {n for n in ours_left if has_finished(by_name[n])}
     assert ours_left == (finished if keep else set())
 
 
