@@ -63,7 +63,14 @@ class Delete:
     """The job is deleted."""
 
 
-Action = Create | End | Change | LosePod | Delete
+@dataclass(frozen=True)
+class Pass:
+    """Time passes, in seconds."""
+
+    seconds: float
+
+
+Action = Create | End | Change | LosePod | Delete | Pass
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,21 @@ ENDS = "/ends"
 """Stands in manifests for the folder of named pipes by which the player ends pods that are processes: each waits for
 its exit code there. Where pods are played, nothing runs."""
 
-COMMAND = ("sh", "-c", 'f="$ENDS/$POD"; [ -p "$f" ] || mkfifo "$f"; read -r code <"$f"; exit "$code"')
+COMMAND = (
+    "sh",
+    "-c",
+    'f="$ENDS/$POD.$CONTAINER"; [ -p "$f" ] || mkfifo "$f"; read -r code <"$f"; exit "$code"',
+)
+
+
+def container(name: str, **fields: Any) -> Object:
+    """A container that waits for the exit code it is to end with."""
+    env = [
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "CONTAINER", "value": name},
+        {"name": "ENDS", "value": ENDS},
+    ]
+    return {"name": name, "image": "train:1", "command": list(COMMAND), "env": env, **fields}
 
 
 def replica(
@@ -110,14 +131,10 @@ def replica(
     **spec: Any,
 ) -> Object:
     """A replica spec with one training container; ``spec`` adds to the pod's spec."""
-    container: Object = {"name": KINDS[kind].container, "image": "train:1", "command": list(COMMAND)}
-    container["env"] = [
-        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        {"name": "ENDS", "value": ENDS},
-    ]
-    if gpus:
-        container["resources"] = {"limits": {"nvidia.com/gpu": gpus, "cpu": "10m"}}
-    result: Object = {"template": {"spec": {"containers": [container], **spec}}}
+    limits = {"resources": {"limits": {"nvidia.com/gpu": gpus, "cpu": "10m"}}} if gpus else {}
+    result: Object = {
+        "template": {"spec": {"containers": [container(KINDS[kind].container, **limits)], **spec}}
+    }
     if replicas is not None:
         result["replicas"] = replicas
     if restart_policy is not None:

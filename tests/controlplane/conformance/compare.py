@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.controlplane.conformance.record import Record
+from tests.controlplane.conformance.record import SPENT, Record
 
-_ABSENT = "(absent)"
+ABSENT = "(absent)"
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Known:
-    """A difference on purpose. ``case`` and ``field`` are patterns as a shell has them."""
+    """A difference that is known. ``case`` and ``field`` are patterns as a shell has them.
+
+    :param race: the other side does now this, now that; such an entry may cover nothing
+    """
 
     case: str
     field: str
     reason: str
+    race: bool = False
 
     def covers(self, difference: Difference) -> bool:
         """Whether it speaks of this one."""
@@ -58,7 +62,7 @@ class Comparison:
     @property
     def stale(self) -> tuple[Known, ...]:
         """Listed entries that cover nothing any more."""
-        return tuple(entry for entry, count in self.known.items() if not count)
+        return tuple(entry for entry, count in self.known.items() if not count and not entry.race)
 
     def table(self) -> str:
         """As text: the cases that differ with counts, then what is listed with its reasons."""
@@ -67,8 +71,10 @@ class Comparison:
             f"{self.cases} jobs: {self.left} | {self.right}: {len(counts)} differ in {len(self.unknown)} fields"
         ]
         lines += [f"  {count:4d}  {case}" for case, count in sorted(counts.items())]
-        lines += [f"known differences ({len(self.known)}):"]
-        lines += [f"  {count:4d}  {e.case} {e.field}: {e.reason}" for e, count in self.known.items()]
+        for title, race in (("known differences", False), ("races of the other side", True)):
+            listed = [(entry, count) for entry, count in self.known.items() if entry.race is race]
+            lines += [f"{title} ({len(listed)}):"]
+            lines += [f"  {count:4d}  {entry.case} {entry.field}: {entry.reason}" for entry, count in listed]
         return "\n".join(lines)
 
     def details(self, limit: int = 200) -> str:
@@ -95,24 +101,31 @@ def compare(
 
 def _differences(mine: Mapping[str, Record], theirs: Mapping[str, Record]) -> Iterable[Difference]:
     for case in sorted(mine.keys() | theirs.keys()):
-        one = flat(mine[case].value) if case in mine else {}
-        other = flat(theirs[case].value) if case in theirs else {}
-        for field in sorted(one.keys() | other.keys()):
-            left, right = one.get(field, _ABSENT), other.get(field, _ABSENT)
-            if left != right:
+        one = mine[case].value if case in mine else {}
+        other = theirs[case].value if case in theirs else {}
+        spent_left, spent_right = (SPENT in record.get("events", {}) for record in (one, other))
+        for field, left, right in _unequal(one, other, ""):
+            unsaid = (spent_left and left == ABSENT) or (spent_right and right == ABSENT)
+            if not (field.startswith("events/") and (unsaid or field.endswith(SPENT))):
                 yield Difference(case, field, left, right)
 
 
-def flat(value: Any, path: str = "") -> dict[str, Any]:
-    """A nested value as one mapping from path to leaf; what is empty counts as absent."""
-    if isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, list):
-        parts = ((str(index), entry) for index, entry in enumerate(value))
-    else:
-        return {} if value is None else {path: value}
-    return {
-        key: leaf
-        for name, entry in parts
-        for key, leaf in flat(entry, f"{path}/{name}" if path else str(name)).items()
-    }
+def _unequal(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """The smallest parts that differ, with their path; an empty part is the same as none."""
+    if isinstance(left, list) and isinstance(right, list):
+        left, right = (dict(zip(map(str, range(len(part))), part, strict=True)) for part in (left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted(left.keys() | right.keys()):
+            yield from _unequal(left.get(key), right.get(key), f"{path}/{key}" if path else key)
+    elif left != right and not (_blank(left) and _blank(right)):
+        yield path, _shown(left), _shown(right)
+
+
+def _blank(value: Any) -> bool:
+    return value is None or value == {} or value == []
+
+
+def _shown(value: Any) -> Any:
+    if _blank(value):
+        return ABSENT
+    return "(present)" if isinstance(value, dict | list) else value

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_kftrain.cluster.client import Object
-from tests.controlplane.conformance.cases import KINDS, Case, Change, Create, End, Step, job, replica
+from tests.controlplane.conformance.cases import (
+    KINDS,
+    Case,
+    Change,
+    Create,
+    End,
+    Step,
+    container,
+    job,
+    replica,
+)
 
 DIMENSIONS: Mapping[str, tuple[str, ...]] = {
     # The kind and which replica types it has.
@@ -130,7 +140,7 @@ def _replica(kind: str, count: int, features: Mapping[str, str]) -> Object:
     pod = made["template"]["spec"]
     if features["pod"] == "sidecar":
         # Before the training container: which of them is the training's must be told by its name.
-        pod["containers"].insert(0, dict(pod["containers"][0], name="sidecar", resources={}))
+        pod["containers"].insert(0, container("sidecar"))
     elif features["pod"] == "port":
         pod["containers"][0]["ports"] = [
             {"name": KINDS[kind].port_name, "containerPort": 7777},
@@ -188,14 +198,11 @@ def _steps(features: Mapping[str, str]) -> tuple[Step, ...]:
         steps.append(Step("resumed", Change(_resume_resized(features)), "running"))
     elif suspend != "no":
         steps.append(Step("resumed", Change(_RESUME), "running"))
-    codes = {
-        "first-ok": {names[0]: 0},
-        "all-ok": dict.fromkeys(names, 0),
-        "last-fails": {names[-1]: 1},
-        "last-killed": {names[-1]: 137},
-    }[ending]
-    steps.append(Step(ending, End(codes)))
-    return tuple(steps)
+    if ending == "all-ok":
+        # One after the other, the deciding one last: what else still runs at the job's end must not be a race.
+        return (*steps, *(Step(f"{name} ends", End({name: 0})) for name in reversed(names)))
+    codes = {"first-ok": {names[0]: 0}, "last-fails": {names[-1]: 1}, "last-killed": {names[-1]: 137}}
+    return (*steps, Step(ending, End(codes[ending])))
 
 
 def _case(row: str) -> Case:

@@ -8,12 +8,13 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from airflow_kftrain.cluster.client import Cluster, Object
 from airflow_kftrain.cluster.resources import PODS
 from airflow_kftrain.exceptions import ApiError, NotFound
-from tests.controlplane.conformance.cases import Case, Change, Create, Delete, End, LosePod, Step, Until
+from tests.controlplane.conformance.cases import Case, Change, Create, Delete, End, LosePod, Pass, Step, Until
+from tests.controlplane.conformance.ends import PodEnder
 from tests.controlplane.conformance.record import Record, checkpoint, history
 from tests.controlplane.conformance.world import JobWorld, World
 
@@ -31,35 +32,6 @@ CONCURRENT_CASES = 8
 
 
 Goal = Callable[[JobWorld], bool]
-
-
-class PodEnder(Protocol):
-    """How pods end where the cases are played."""
-
-    async def end(self, pod: Object, code: int) -> None:
-        """Let the containers of a running pod end with ``code``."""
-
-    def adapt(self, manifest: Object) -> Object:
-        """The manifest as it has to be for that."""
-
-
-@dataclass(frozen=True)
-class PlayedPods:
-    """Pods of the rig: kwok reads from their annotations how they end."""
-
-    cluster: Cluster
-
-    async def end(self, pod: Object, code: int) -> None:
-        """Add ``code`` to the list of exit codes."""
-        metadata = pod["metadata"]
-        key = "kftrain.test/exit-codes"
-        codes = [*filter(None, (metadata.get("annotations") or {}).get(key, "").split(",")), str(code)]
-        patch = {"metadata": {"uid": metadata["uid"], "annotations": {key: ",".join(codes)}}}
-        await self.cluster.patch(PODS, metadata["name"], patch, metadata["namespace"])
-
-    def adapt(self, manifest: Object) -> Object:
-        """As it is."""
-        return manifest
 
 
 @dataclass(frozen=True)
@@ -104,7 +76,7 @@ class _Player:
         self._namespace = column.namespaces[case.gang]
         self._case = case
         self._world = world
-        self._names = {self._namespace: "NAMESPACE"}
+        self._names = {self._namespace: "NAMESPACE", **column.ender.names}
 
     async def play(self) -> Record:
         checkpoints: dict[str, Any] = {}
@@ -158,6 +130,8 @@ class _Player:
                 await self._cluster.delete(PODS, pod["metadata"]["name"], self._namespace)
                 uid = pod["metadata"]["uid"]
                 await self._world.until(lambda world: uid not in _uids(world), REACH_SECONDS)
+            case Pass(seconds):
+                await asyncio.sleep(seconds)
             case End(codes):
                 await asyncio.gather(*(self._end(replica, code) for replica, code in codes.items()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +25,13 @@ _METADATA = (
 _POD_SPEC = ("nodeName", "serviceAccount", "serviceAccountName", "automountServiceAccountToken")
 _SERVICE_SPEC = ("clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 _ADMISSION_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-# How often these are said does not depend on how often a controller looks.
-_COUNTED = ("SuccessfulCreatePod", "SuccessfulCreateService")
-# Said when a look came before the news of the last one's deletion.
-_NOISE = ("FailedDeletePodGroup",)
+# One for each pod and service.
+_COUNTED = ("Normal SuccessfulCreatePod", "Normal SuccessfulCreateService")
+# Said when a look came before the news of the last one's work, or between a pod's creation and its binding; by what
+# the message then says.
+_NOISE = {"FailedDeletePodGroup": "not found", "FailedCreateService": "already exists", "Unschedulable": ""}
+EVENT_BUDGET = 25
+SPENT = "(budget spent)"
 _PLAYER_PREFIX = "kftrain.test/"
 
 
@@ -65,13 +68,21 @@ def history(world: JobWorld, names: Mapping[str, str]) -> dict[str, Any]:
             if latest.get(condition["type"]) != said:
                 latest[condition["type"]] = said
                 changes.append(said)
-    events: Counter[str] = Counter()
-    for event in world.of(EVENTS).values():
-        if event["involvedObject"].get("uid") == world.uid and not _is_foreign(event):
-            counted = event["reason"] in _COUNTED
-            said = f"{event['type']} {event['reason']}"
-            events[said] = events[said] + (event.get("count") or 1) if counted else 1
-    return _replaced({"conditions": changes, "events": dict(sorted(events.items()))}, names)
+    mine = [event for event in world.of(EVENTS).values() if event["involvedObject"].get("uid") == world.uid]
+    return _replaced({"conditions": changes, "events": _events(mine)}, names)
+
+
+def _events(events: Iterable[Object]) -> dict[str, Any]:
+    """How many different things were said by reason; how often each was depends on how often a controller looks."""
+    events = list(events)
+    said: Counter[str] = Counter()
+    for event in events:
+        if not _is_foreign(event):
+            said[f"{event['type']} {event['reason']}"] += 1
+    shown: dict[str, Any] = {key: count if key in _COUNTED else 1 for key, count in sorted(said.items())}
+    # client-go lets a source say no more about an object: what would have come after is missing.
+    spent = sum(event.get("count") or 1 for event in events) >= EVENT_BUDGET
+    return shown | ({SPENT: True} if spent else {})
 
 
 def _job(job: Object) -> dict[str, Any]:
@@ -79,11 +90,14 @@ def _job(job: Object) -> dict[str, Any]:
     conditions = {
         one["type"]: f"{one['status']} {one.get('reason')}" for one in status.get("conditions") or ()
     }
+    finished = any(conditions.get(final, "").startswith("True") for final in ("Succeeded", "Failed"))
+    # An absent count is a zero. At its end the operator forgets the selectors of the replica types that it has not
+    # come to, in an order that is random.
+    left_out = ("selector",) if finished else ()
     return {
         "conditions": conditions,
-        # An absent count is a zero.
         "replicaStatuses": {
-            replica_type: {key: value for key, value in counts.items() if value}
+            replica_type: {key: value for key, value in counts.items() if value and key not in left_out}
             for replica_type, counts in (status.get("replicaStatuses") or {}).items()
         },
         "startTime": "startTime" in status,
@@ -145,7 +159,7 @@ def _named(value: Any) -> Any:
 
 
 def _entry(entry: Object) -> Any:
-    rest = {key: value for key, value in entry.items() if key != "name"}
+    rest = {key: value for key, value in entry.items() if key != "name"} or {"value": ""}
     if set(rest) == {"value"} and str(rest["value"]).startswith("{"):
         return json.loads(rest["value"])
     return rest["value"] if set(rest) == {"value"} else _named(rest)
@@ -156,13 +170,11 @@ def _short(world: JobWorld, name: str) -> str:
 
 
 def _is_foreign(event: Object) -> bool:
+    """Whether it is a scheduler's or a kubelet's, or the noise of a look that came too early."""
     source = (event.get("source") or {}).get("component") or event.get("reportingComponent") or ""
-    return "scheduler" in source or event["reason"] in (
-        "Unschedulable",
-        "FailedScheduling",
-        "Scheduled",
-        *_NOISE,
-    )
+    reason = event["reason"]
+    noise = _NOISE.get(reason) is not None and _NOISE[reason] in event["message"]
+    return noise or not source.endswith("job-controller")
 
 
 def _replaced(value: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

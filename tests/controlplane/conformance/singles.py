@@ -14,6 +14,7 @@ from tests.controlplane.conformance.cases import (
     Delete,
     End,
     LosePod,
+    Pass,
     Step,
     job,
     replica,
@@ -67,6 +68,8 @@ def _slow_to_end(manifest: Object) -> Object:
     """With workers that take three seconds to end, so that a controller sees them ending."""
     template = manifest["spec"][KINDS[manifest["kind"]].replica_specs]["Worker"]["template"]
     template["metadata"] = {"annotations": {"kftrain.test/termination-seconds": "3"}}
+    command = template["spec"]["containers"][0]["command"]
+    command[-1] = f"trap 'sleep 3; exit 143' TERM; {command[-1]}"
     return manifest
 
 
@@ -88,6 +91,16 @@ def _over_time() -> list[Case]:
             (Step("created", Create(), "suspended"), Step("deleted", Delete(), "gone")),
         ),
         Case("worker-lost", _slow_to_end(xgb("worker-lost")), (CREATED, Step("lost", LosePod("worker-1")))),
+        *(
+            Case(f"{prefix}-worker-lost", _slow_to_end(made), (CREATED, Step("lost", LosePod("worker-1"))))
+            for prefix, made in (
+                (
+                    "pytorch",
+                    job(PT, "pytorch-worker-lost", {"Master": replica(PT), "Worker": replica(PT, 2)}),
+                ),
+                ("tensorflow", job(TF, "tensorflow-worker-lost", {"Worker": replica(TF, 2)})),
+            )
+        ),
         Case(
             "workers-end-then-master",
             xgb("workers-end-then-master"),
@@ -167,8 +180,8 @@ def _limits() -> list[Case]:
         ),
         Case(
             "deadline-passes",
-            xgb("deadline-passes", runPolicy={"activeDeadlineSeconds": 1}),
-            (CREATED, Step("annotated", NUDGE, "finished")),
+            xgb("deadline-passes", runPolicy={"activeDeadlineSeconds": 8}),
+            (CREATED, Step("passed", Pass(8)), Step("annotated", NUDGE, "finished")),
         ),
         Case(
             "restarts-in-place-to-the-limit",
@@ -207,8 +220,8 @@ def _pods() -> list[Case]:
         XGB, "scheduler-of-its-own", {"Master": replica(XGB, schedulerName="default-scheduler")}
     )
     own_environment = xgb("environment-of-its-own")
-    container = own_environment["spec"]["xgbReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
-    container["env"] += [{"name": "WORLD_SIZE", "value": "99"}, {"name": "MINE", "value": "1"}]
+    training = own_environment["spec"]["xgbReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    training["env"] += [{"name": "WORLD_SIZE", "value": "99"}, {"name": "MINE", "value": "1"}]
     labelled = xgb("labels-of-its-own")
     labelled["metadata"] |= {"labels": {"team": "churn"}, "annotations": {"note": "of the job"}}
     return [
@@ -334,11 +347,11 @@ def _invalid() -> list[Case]:
         job(TF, "invalid-chief-and-master", {"Chief": replica(TF), "Master": replica(TF)}),
         elastic("invalid-processes-twice", policy={"nProcPerNode": 2}, nprocPerNode="2"),
         xgb("invalid-restart-policy", restart="Sometimes"),
-        xgb("9-starts-with-a-digit"),
         wrong_name,
         no_image,
     ]
-    return [Case(manifest["metadata"]["name"], manifest, tried) for manifest in manifests]
+    digit = Case("invalid-name", xgb("9-starts-with-a-digit"), tried)
+    return [digit, *(Case(manifest["metadata"]["name"], manifest, tried) for manifest in manifests)]
 
 
 SINGLE_CASES: tuple[Case, ...] = tuple(_cases())

@@ -7,7 +7,7 @@ from collections import Counter
 
 from tests.controlplane.conformance.compare import Known, compare
 from tests.controlplane.conformance.pairs import DIMENSIONS, PAIR_CASES
-from tests.controlplane.conformance.record import Record
+from tests.controlplane.conformance.record import SPENT, Record
 from tests.controlplane.conformance.table import CASES
 
 
@@ -50,10 +50,17 @@ def test_a_field_that_differs_is_named_with_its_job_and_both_values() -> None:
     assert [str(one) for one in found.unknown] == ["a: pods/x/y: 1 | 2", "a: pods/z: '(absent)' | 3"]
 
 
-def test_a_missing_job_differs_in_all_of_its_fields() -> None:
-    assert (
-        len(compare("l", "r", records(a={"x": 1}, b={"x": 1, "y": 2}), records(a={"x": 1}), ()).unknown) == 2
-    )
+def test_a_missing_job_differs_in_its_parts_as_wholes() -> None:
+    found = compare("l", "r", records(a={"x": 1}, b={"x": 1, "y": 2}), records(a={"x": 1}), ())
+    assert [str(one) for one in found.unknown] == ["b: pods: '(present)' | '(absent)'"]
+
+
+def test_what_a_spent_event_budget_left_unsaid_does_not_differ() -> None:
+    spent = {"a": Record({"events": {"Normal SuccessfulCreatePod": 2, SPENT: True}})}
+    all_said = {"a": Record({"events": {"Normal SuccessfulCreatePod": 2, "Normal JobTerminated": 1}})}
+    assert compare("l", "r", spent, all_said, ()).unknown == ()
+    other = {"a": Record({"events": {"Normal SuccessfulCreatePod": 3, "Normal JobTerminated": 1}})}
+    assert len(compare("l", "r", spent, other, ()).unknown) == 1
 
 
 def test_a_listed_difference_is_counted_and_one_that_is_gone_is_stale() -> None:
