@@ -135,7 +135,7 @@ class Book:
 
     def units_free(self, owners: Collection[str]) -> float:
         """Free GPUs beside what ``owners`` hold; pods, where the partition has no GPUs."""
-        free = np.maximum(self.free_beside(owners), 0.0).sum(axis=0)
+        free = np.minimum(np.maximum(self.free_beside(owners), 0.0).sum(axis=0), self.profile.free[0])
         return float(free[self.grid.gpu].sum() if self.grid.gpu.any() else free.max(initial=0.0))
 
     @property

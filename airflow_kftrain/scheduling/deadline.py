@@ -72,7 +72,7 @@ def _other_size(desk: Desk, index: int) -> bool:
         podsets = request.at_size(size)
         stay = work + desk.snapshot.costs.startup
         amount = desk.book.grid.total(podsets)
-        fits = desk.book.profile.startable(amount[None, :], np.array([stay]))[0]
+        fits = desk.fits(amount, stay, float(queue.surely_over[index]))
         numbers = {"size": size, "wanted": request.size}
         if fits and desk.start(index, Code.SCALED_TO_FIT, numbers, podsets=podsets, size=size, stay=stay):
             return True

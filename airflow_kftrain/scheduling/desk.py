@@ -73,6 +73,12 @@ class Desk:
             fits &= self.promises.kept(self.queue.amounts[chunk], self.queue.surely_over[chunk])
         return fits
 
+    def fits(self, amount: Floats, stay: float, surely_over: float) -> bool:
+        """Whether ``amount`` may be taken from now for ``stay``, by the plan and by every promise."""
+        one = amount[None, :]
+        fits = self.book.profile.startable(one, np.array([stay]))[0]
+        return bool(fits and (not self.promises.any or self.promises.kept(one, np.array([surely_over]))[0]))
+
     def start(
         self,
         index: int,
@@ -85,31 +91,32 @@ class Desk:
         window: str | None = None,
     ) -> bool:
         """Start the gang at ``index`` here if nodes can be found for it."""
-        request = self.queue.requests[index]
-        if podsets is None:
-            podsets = request.least
-            size = None if request.elastic is None else request.elastic.sizes[0]
+        request, over = self.queue.requests[index], float(self.queue.surely_over[index])
+        amount = self.queue.amounts[index]
+        if podsets is not None:
+            amount = self.book.grid.total(podsets)
+        elif request.elastic is not None:
+            size = request.elastic.sizes[0]
+        podsets = podsets or request.least
         stay = float(self.stay[index]) if stay is None else stay
         chosen = self.book.place(podsets, stay)
         if chosen is None:
             return False
         self.mark_started(index)
-        self.put(
-            request.id,
-            podsets,
-            chosen,
-            stay,
-            Reason(code, {**self.facts(index), **(numbers or {})}),
-            size,
-            window,
-        )
-        self.promises.admit(self.queue.amounts[index], float(self.queue.surely_over[index]), window)
+        reason = Reason(code, {**self.facts(index), **(numbers or {})})
+        self.put(request.id, podsets, chosen, stay, reason, size, window)
+        self.promises.admit(amount, over, window)
         return True
 
     def mark_started(self, index: int) -> None:
         """The gang at ``index`` starts, here or on a lender's nodes."""
         self.settled[index] = True
         self.started.add(index)
+        if self.reserved.pop(index, None) is not None:
+            name = self.queue.requests[index].id
+            self.decisions[:] = [
+                d for d in self.decisions if not (isinstance(d, Reserve) and d.request == name)
+            ]
 
     def put(
         self,

@@ -26,6 +26,7 @@ from airflow_kftrain.scheduling.reasons import Code, Reason
 
 BLOCKED = 8  # waiting gangs, first in order, that a round makes room for
 STICKY = 1.25  # how much more a step counts that a gang has taken already
+INSTANT = 1.0  # growth is given back when it is needed: it must only be free now
 WORTH = 10.0  # a gang is resized only if it still needs so many times what the resize costs
 
 
@@ -83,9 +84,10 @@ def _shares(desk: Desk) -> list[Share]:
             movable = _movable(gang, desk)
             share = _share(gang.request, elastic, gang.present_size, _left(gang, now), gang, movable)
             found.append(share)
+    outside = {d.request for d in desk.decisions if isinstance(d, Start) and d.window is None}
     for index in sorted(desk.started):
         request = desk.queue.requests[index]
-        if request.elastic is not None and request.partition == desk.name:
+        if request.elastic is not None and request.id in outside:
             left = max(request.estimate.p50 - request.attained, 60.0)
             found.append(_share(request, request.elastic, request.elastic.sizes[0], left, None, True))
     return found
@@ -101,11 +103,12 @@ def _share(
 
 
 def _movable(gang: Running, desk: Desk) -> bool:
-    """Whether it may be resized now: it works, can be, and was not resized within two rounds."""
+    """Whether it may be resized now: it works, can be, is in no window, and was not resized within two rounds."""
     every = 2 * desk.settings.rescale_every
     return (
         desk.snapshot.round_due
         and gang.since is not None
+        and gang.window is None
         and gang.request.elastic is not None
         and gang.request.elastic.mode is not Resizing.NONE
         and (gang.resized is None or desk.book.now - gang.resized >= every - 1.0)
@@ -246,15 +249,15 @@ def _grow(desk: Desk, share: Share) -> None:
             if podset.name == share.elastic.podset
         )
         amount: Floats = desk.book.grid.total(extra)
-        if (amount > desk.book.free.sum(axis=0)).any() or not desk.promises.keeps_growth(
-            share.request, amount
-        ):
+        over = 0.0 if share.request.resumable else share.request.run_limit
+        if not desk.fits(amount, INSTANT, over):
             continue
         chosen = desk.book.place(extra, 0.0)
         if chosen is None:
             continue
         stay = share.left / share.elastic.speed(size)
         desk.book.charge(extra, chosen, stay)
+        desk.promises.admit(amount, over, None)
         _say(desk, share, size, desk.book.placement(extra, chosen))
         return
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from airflow_kftrain.scheduling.book import total_of
 from airflow_kftrain.scheduling.desk import Desk
 from airflow_kftrain.scheduling.model import Phase, Running
@@ -73,9 +71,7 @@ def borrow(borrower: Desk, index: int, lender: Desk, ledger: Ledger) -> bool:
     bounded = request.run_limit if lender.book.grid.partition.recallable_only else stay
     if not recallable and bounded > lender.settings.loan_longest:
         return False
-    if not lender.book.profile.startable(there.amounts, np.array([stay]))[0]:
-        return False
-    if lender.promises.any and not lender.promises.kept(there.amounts, there.surely_over)[0]:
+    if not lender.fits(there.amounts[0], stay, float(there.surely_over[0])):
         return False
     chosen = lender.book.place(request.least, stay)
     if chosen is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from airflow_kftrain.scheduling.book import Book, total_of
 from airflow_kftrain.scheduling.calendar import Bools, Floats, Profile
-from airflow_kftrain.scheduling.model import Costs, Phase, Request, Running, Window
+from airflow_kftrain.scheduling.model import Costs, Phase, Running, Window
 from airflow_kftrain.scheduling.vectors import asked
 
 
@@ -86,13 +86,6 @@ class Promises:
             self.book.profile.take(-amount, self.book.now, self.open[window].end)
         elif surely_over > 0:
             self.surely.take(amount, self.book.now, self.book.now + surely_over + self._lead)
-
-    def keeps_growth(self, request: Request, amount: Floats) -> bool:
-        """Whether ``amount`` more for a gang breaks no promise: it can be suspended, or is over in time."""
-        if not self.any:
-            return True
-        over = np.array([0.0 if request.resumable else request.run_limit])
-        return bool(self.kept(amount[None, :], over)[0])
 
     def room(self, window: str) -> Floats:
         """What is left inside an open window."""

@@ -45,6 +45,11 @@ def gpu_pod(name: str, on: str | None, phase: str = "Running", gpu: int = 1) -> 
     return made
 
 
+def terminating(made: dict[str, Any]) -> dict[str, Any]:
+    made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return made
+
+
 def decide(nodes: list[dict[str, Any]], pods: list[dict[str, Any]], *gangs: Any) -> Any:
     return plan(snapshot(Partition("p", capacity.nodes_of(nodes, pods)), queue=gangs))
 
@@ -115,7 +120,7 @@ def test_b20_finished_pods_use_nothing() -> None:
     [
         (gpu_pod("x", "n0", "Running"), False),
         (gpu_pod("x", "n0", "Pending"), False),
-        ({**gpu_pod("x", "n0"), "metadata": {"name": "x", "uid": "x", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, False),
+        (terminating(gpu_pod("x", "n0")), False),
         (gpu_pod("x", None, "Pending"), True),
         (gpu_pod("x", "n1", "Running"), True),
     ],
@@ -197,7 +202,9 @@ def test_a_gang_is_charged_with_live_pods_else_with_its_assigned_nodes() -> None
     assigned = {("Worker", 0): "n0", ("Worker", 1): "n1", ("Worker", 2): "n2"}
     pods = [
         gang_pod("worker", 0, "n5"),  # bound elsewhere
-        gang_pod("worker", 7, "n6", deletionTimestamp="2026-01-01T00:00:00Z"),  # beyond the size, on its way out
+        gang_pod(
+            "worker", 7, "n6", deletionTimestamp="2026-01-01T00:00:00Z"
+        ),  # beyond the size, on its way out
     ]
     assert capacity.placements(pods, assigned) == (
         Placement("Worker", "n1", 1),
