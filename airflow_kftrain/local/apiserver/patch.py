@@ -62,11 +62,13 @@ def _json_patch(original: Json, patch: Any) -> Json:
     if not isinstance(patch, list):
         raise bad_request(f"a {JSON_PATCH} body must be a JSON array of operations")
     try:
-        return _object(jsonpatch.apply_patch(original, patch))
-    except (jsonpatch.JsonPatchTestFailed, jsonpatch.JsonPatchConflict) as error:
-        raise StatusError(422, "Invalid", f"the server rejected our request: {error}") from error
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        raise bad_request(f"the JSON patch cannot be applied: {error}") from error
+        operations = jsonpatch.JsonPatch(patch)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
+        raise bad_request(f"the JSON patch cannot be read: {error}") from error
+    try:
+        return _object(operations.apply(original))
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
+        raise StatusError(422, "Invalid", f"the JSON patch cannot be applied: {error}") from error
 
 
 def _object(value: Any) -> Json:
