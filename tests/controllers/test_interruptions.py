@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import itertools
 
 import pytest
 
@@ -127,11 +128,12 @@ async def test_killed_after_any_write_another_controller_comes_to_the_same_end(a
         ["Succeeded", "True"],
     ]
     assert undisturbed[1] == {"job-master-0": 2, "job-worker-0": 3, "job-worker-1": 2}
-    assert writes > 30
-    for last in range(1, writes + 1):
+    for last in itertools.count(1):
         outcome, _, killed = await whole_life(api_factory, lambda cluster, n=last: Mortal(cluster, n))
-        assert killed == 1, last
-        assert outcome == undisturbed, f"killed after write {last} of {writes}"
+        assert outcome == undisturbed, f"killed after write {last} of about {writes}"
+        if not killed:  # it came to the end in fewer writes
+            break
+    assert last > 30
 
 
 async def test_writes_that_fail_or_lose_their_answer_come_to_the_same_end(api_factory):

@@ -151,7 +151,7 @@ async def test_only_the_kinds_and_namespaces_asked_for(cluster):
         await cluster.create(resource, job, where)
     options = {"kinds": ["XGBoostJob"], "namespaces": [team], "gang_scheduling": False}
     async with Audience(cluster, None).watching() as audience, managed(cluster, **options):
-        await audience.until(lambda: audience.states.get("mine", ["-"])[-1] == "Created")
+        await audience.until(lambda: (team, "mine-worker-1") in audience.pods.store)
     made = {name.split("-")[0] for where, name in audience.pods.store if where in (team, NAMESPACE)}
     assert made == {"mine"}
     pod = audience.pods.store[team, "mine-master-0"]
