@@ -150,10 +150,7 @@ class Kubelet:
         self._spawn(self._run(worker, uid))
 
     async def _run(self, worker: PodWorker, uid: str) -> None:
-        try:
-            await worker.run()
-        finally:
-            self._devices.give_back(uid)
+        await worker.run(lambda: self._devices.give_back(uid))
         current = self._pods.get(worker.pod["metadata"]["namespace"], worker.pod["metadata"]["name"])
         if current and current["metadata"]["uid"] == uid and current["metadata"].get("deletionTimestamp"):
             await self._finish_deletion(current)
@@ -209,7 +206,12 @@ class Kubelet:
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            log.error("a task of the kubelet failed", exc_info=fault)
 
     def _is_mine(self, pod: Object) -> bool:
         node = pod["spec"].get("nodeName")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from airflow_kftrain.local.kubelet.images import Images
 from airflow_kftrain.local.kubelet.logs import LogBook
 from airflow_kftrain.local.kubelet.plan import Sandbox
 from airflow_kftrain.local.kubelet.rewrite import Rewriter
-from airflow_kftrain.local.kubelet.sweep import sweep
+from airflow_kftrain.local.kubelet.sweep import Sweeper
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,9 @@ class Machine:
     rewriter: Callable[[Object], Rewriter]
     back_off: BackOff = field(default_factory=BackOff)
     closing: bool = False
-    _sweeping: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.sweeper = Sweeper(self.cluster_id)
 
     def sandbox(self, pod: Object) -> Sandbox:
         return Sandbox(self.root / "pods" / pod["metadata"]["uid"])
@@ -62,8 +63,3 @@ class Machine:
     def claims(self, namespace: str) -> Path:
         """Where the PersistentVolumeClaims of a namespace keep their files."""
         return self.root / "volumes" / namespace
-
-    async def sweep(self, pod_uid: str) -> None:
-        """End what a pod's processes left behind."""
-        async with self._sweeping:
-            await asyncio.to_thread(sweep, self.cluster_id, pod_uid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,11 @@ class PodWorker:
         self.stop(0)
         self._hurry.set()
 
-    async def run(self) -> None:
-        """Run to the end; returns when no process of the pod is left and its last status is written."""
+    async def run(self, release: Callable[[], None]) -> None:
+        """Run to the end; returns when no process of the pod is left and its last status is written.
+
+        :param release: called in between: whoever sees the pod's last status may count on its devices
+        """
         self.state.start_time = self._machine.clock.now()
         reporting = asyncio.ensure_future(self._report_changes())
         try:
@@ -82,9 +85,10 @@ class PodWorker:
                 await self._live_until_stopped()
         finally:
             await self._end_all()
-            await self._machine.sweep(self.pod["metadata"]["uid"])
+            await self._machine.sweeper.sweep(self.pod["metadata"]["uid"])
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
+            release()
             await self._report()
             self._ended.set()
 
@@ -210,7 +214,8 @@ class PodWorker:
     async def _report_changes(self) -> None:
         while True:
             self._changed.clear()
-            await self._report()
+            if not self.final:  # the last status is written when nothing of the pod is left
+                await self._report()
             await self._changed.wait()
 
     async def _report(self) -> None:

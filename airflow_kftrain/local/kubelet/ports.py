@@ -98,8 +98,8 @@ class PortTable:
 
 def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As a server binds: a port in TIME_WAIT is free for it, one that is listened on is not.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # As the strictest server binds. Without SO_REUSEADDR a port in TIME_WAIT is not free: XGBoost's tracker, for
+        # one, cannot listen on the port that an earlier gang's master closed within the last minute.
         try:
             probe.bind(("", port))
         except OSError:
