@@ -7,7 +7,6 @@ writes and be taken up again, by itself or by another replica of the controller.
 from __future__ import annotations
 
 import copy
-import logging
 
 from airflow_kftrain.clock import Clock
 from airflow_kftrain.cluster.client import Cluster
@@ -26,8 +25,6 @@ from airflow_kftrain.controllers.view import CLEAN_ALL, CLEAN_NONE, JobView, Obj
 from airflow_kftrain.controllers.workqueue import WorkQueue
 from airflow_kftrain.controllers.world import World, owner_keys
 from airflow_kftrain.exceptions import ApiError, ApiUnreachable, NotFound
-
-log = logging.getLogger(__name__)
 
 RESUME_CHECK_SECONDS = 5.0
 """How often a resumed job looks for pods of its last admission, beside being told of their end."""
@@ -83,11 +80,7 @@ class JobController:
         job = bare_view(self.reconciler.framework, raw) if broken else self.reconciler.view(raw)
         draft = StatusDraft(job.kind, raw.get("status"), self._clock.now())
         turn = Turn(key, job, draft, raw["metadata"]["resourceVersion"], pods=[], services=[])
-        try:
-            return await self._turn(turn, broken)
-        except NotFound as error:
-            log.info("%s %s/%s: gone meanwhile: %s", job.kind, *key, error)
-            raise
+        return await self._turn(turn, broken)
 
     async def _turn(self, turn: Turn, broken: list[str]) -> float | None:
         job, draft = turn.job, turn.draft
@@ -189,10 +182,13 @@ class JobController:
         await self._write_status(turn)
 
     async def _suspend(self, turn: Turn) -> None:
-        """No pod, no service, no PodGroup; the status says so from the first time on."""
+        """No pod, no service, no PodGroup.
+
+        The status says so before the first pod is deleted: were it resumed in between, pods on their way out would
+        pass for running ones.
+        """
         job, draft = turn.job, turn.draft
         first = not draft.is_true(cond.SUSPENDED)
-        await self._clean_up(turn, CLEAN_ALL, tell=first)
         for counts in draft.counts.values():
             counts.active = 0
         text = f"{job.kind} {job.name} is suspended."
@@ -202,6 +198,8 @@ class JobController:
             draft.set(cond.SUSPENDED, text)
             draft.note("Normal", draft.reason(cond.SUSPENDED), text)
         await self._write_status(turn)
+        await self._clean_up(turn, CLEAN_ALL, tell=first)
+        self._control.record(turn)
 
     async def _resume(self, turn: Turn) -> float | None:
         """Begin a new admission, once no pod of the last one exists.

@@ -53,14 +53,15 @@ class Counts:
     def add(self, index: int, pod: dict[str, Any]) -> None:
         """Count the pod of one replica.
 
-        A running pod that is being deleted counts as failed: its node may be gone, and it would never get there.
+        A running pod that is being deleted counts as failed: its node may be gone, and it would never get there. So
+        does one that ended with 0 because it was told to: it has not done its work.
         """
         phase = (pod.get("status") or {}).get("phase")
         terminating = pod["metadata"].get("deletionTimestamp") is not None
-        if phase == "Succeeded":
+        if phase == "Succeeded" and not _told_to_end(pod):
             self.succeeded += 1
             self.first_succeeded |= index == 0
-        elif phase == "Failed" or (phase == "Running" and terminating):
+        elif phase in ("Failed", "Succeeded") or (phase == "Running" and terminating):
             self.failed += 1
         elif phase == "Running":
             self.active += 1
@@ -69,6 +70,18 @@ class Counts:
         numbers = {"active": self.active, "succeeded": self.succeeded, "failed": self.failed}
         shown: dict[str, Any] = {name: number for name, number in numbers.items() if number}
         return shown | ({"selector": self.selector} if self.selector else {})
+
+
+def _told_to_end(pod: dict[str, Any]) -> bool:
+    """Whether a pod's containers ended after somebody asked for its deletion."""
+    metadata = pod["metadata"]
+    if metadata.get("deletionTimestamp") is None:
+        return False
+    grace = dt.timedelta(seconds=int(metadata.get("deletionGracePeriodSeconds") or 0))
+    asked = cond.moment(metadata["deletionTimestamp"]) - grace
+    states = [c.get("state") or {} for c in (pod.get("status") or {}).get("containerStatuses") or ()]
+    ends = [end for state in states if (end := (state.get("terminated") or {}).get("finishedAt"))]
+    return not ends or max(map(cond.moment, ends)) >= asked
 
 
 class StatusDraft:

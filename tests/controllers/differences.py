@@ -64,6 +64,12 @@ BEHAVIOURS = (
         "the job's success",
     ),
     Behaviour(
+        "pods deleted by others",
+        "test_b25_a_pod_that_ends_well_because_it_was_deleted_is_no_success",
+        "an exit 0 after a pod's deletion was asked for is no success: the training operator ends a PyTorchJob whose "
+        "master is drained from its node",
+    ),
+    Behaviour(
         "replicas lowered",
         "test_b26_shrinking_an_elastic_job_neither_ends_it_nor_storms",
         "pods beyond the wanted number are deleted and count for nothing; the training operator takes their exit 0 for "

@@ -41,6 +41,10 @@ class Mortal(Client):
         super().__init__(cluster)
         self._last = last
 
+    def die_after(self, writes: int) -> None:
+        """Kill after so many more writes."""
+        self._last = self.writes + writes
+
     async def write(self, call, *args, **kwargs):
         answer = await call(*args, **kwargs)
         if self.writes == self._last:

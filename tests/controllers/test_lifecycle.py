@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 import pytest
@@ -10,6 +11,7 @@ from airflow_kftrain.cluster.resources import PODGROUPS, PODS, RESOURCEQUOTAS, S
 from airflow_kftrain.controllers.limits import REPLACED_PODS
 from airflow_kftrain.controllers.objects import JOB_NAME
 from airflow_kftrain.exceptions import Forbidden
+from tests.controllers.faulty import Killed, Mortal
 from tests.controllers.recorded import ENDS, OBJECTS
 from tests.controllers.stage import NAMESPACE
 
@@ -205,6 +207,40 @@ async def test_b25_pods_that_the_cache_does_not_show_hold_a_resumption_back(stag
     await stage.controller.reconcile((NAMESPACE, "job"))
     assert (await stage.job("job"))["status"]["conditions"][-1]["status"] == "True"
     assert old not in await stage.pods()
+
+
+async def test_b25_a_pod_that_ends_well_because_it_was_deleted_is_no_success(stage):
+    """A node is drained: the master gets SIGTERM and ends with 0."""
+    stage = await stage("PyTorchJob")
+    await running(stage, manifest("pt-1-3", node=True))
+    await stage.cluster.delete(PODS, "job-master-0", NAMESPACE)
+    await stage.settle()
+    await stage.terminated("job-master-0", 0)
+    await stage.play()
+    assert conditions(stage) == ["Created=True", "Running=True"]
+    assert stage.made.count("job-master-0") == 2
+    await stage.end("job-master-0", 0)
+    assert conditions(stage)[-1] == "Succeeded=True"
+
+
+@pytest.mark.parametrize("last", range(1, 6))
+async def test_b25_a_suspension_cut_short_and_resumed_is_no_success(stage, cluster, last):
+    """The controller dies while it suspends; before another one looks, the user resumes."""
+    first = await stage("PyTorchJob", acting=(mortal := Mortal(cluster, None)))
+    await running(first, manifest("pt-1-3", node=True))
+    await first.change("job", {"runPolicy": {"suspend": True}})
+    mortal.die_after(last)
+    with contextlib.suppress(Killed):
+        await first.settle()
+    await cluster.patch(first.resource, "job", {"spec": {"runPolicy": {"suspend": False}}}, NAMESPACE)
+    second = await stage("PyTorchJob")
+    await second.settle()
+    for name, pod in (await second.pods()).items():
+        if pod["metadata"].get("deletionTimestamp"):
+            await second.terminated(name, 0)
+    await second.play()
+    assert conditions(second)[-1] == "Running=True"
+    assert len(await second.pods()) == 4
 
 
 async def old_pod(stage):

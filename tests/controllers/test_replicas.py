@@ -105,6 +105,27 @@ def test_a_running_pod_that_is_being_deleted_counts_as_failed():
     assert plan(job(), pod(0), pod(1, deleted=True)).counts == Counts(active=1, failed=1)
 
 
+@pytest.mark.parametrize(
+    ("finished", "grace", "expected"),
+    [
+        pytest.param("2026-01-01T00:00:10Z", 30, Counts(failed=1), id="ended after it was told to"),
+        pytest.param(
+            "2025-12-31T23:59:00Z", 30, Counts(succeeded=1, first_succeeded=True), id="ended before"
+        ),
+        pytest.param(
+            "2025-12-31T23:59:45Z", 30, Counts(failed=1), id="the grace period counts from the request"
+        ),
+        pytest.param(None, 30, Counts(failed=1), id="an end without a time"),
+    ],
+)
+def test_b25_a_pod_that_was_told_to_end_has_not_succeeded(finished, grace, expected):
+    ended = pod(0, "Succeeded", 0, deleted=True)
+    ended["metadata"]["deletionGracePeriodSeconds"] = grace
+    if finished:
+        ended["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = finished
+    assert plan(job(workers=1), ended).counts == expected
+
+
 def test_of_two_pods_in_one_place_the_one_that_stays_counts():
     found = plan(job(workers=1), pod(0, deleted=True, created="a"), pod(0, uid="new", created="b"))
     assert found.live[0]["metadata"]["uid"] == "new"
