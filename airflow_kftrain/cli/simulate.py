@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _DEFAULT_POLICIES = ["planner", "best-effort-fifo", "easy"]
-_POLICY_HELP = "planner, strict-fifo, best-effort-fifo, easy, conservative, smallest, sjf, edf, 2d-las, oracle; may be repeated."
+_POLICY_HELP = (
+    "planner, strict-fifo, best-effort-fifo, easy, conservative, smallest, sjf, edf, 2d-las or oracle; "
+    "again for more."
+)
 
 
 @app.command()

@@ -7,11 +7,8 @@ with a simulated cluster in place of Kubernetes.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from airflow_kftrain.jobs.resources import GPU_RESOURCES, Resources
 from airflow_kftrain.scheduling import decisions as plans
@@ -68,7 +65,6 @@ class Planned:
         self.settings = settings or Settings()
         self.debounce = self.settings.debounce
         self.predictor = predictor or Learnt()
-        self.broken = 0
         self.given = 0
         self._requests: dict[int, model.Request] = {}
         self._running: dict[int, tuple[object, model.Running]] = {}
@@ -77,22 +73,24 @@ class Planned:
         self._claims: list[model.Claim] = []
         self._reserved: tuple[model.Reserved, ...] = ()
         self._new: set[int] = set()
-        self._errors: dict[str, deque[float]] = {}
-        self._predicted: dict[int, float] = {}
-        self._windows_seen = 0
+        self._begun = 0
+        self._over = 0
+        self._broken: set[int] = set()
+
+    @property
+    def broken(self) -> int:
+        """Windows whose capacity was not free all the time."""
+        return len(self._broken)
 
     # -- events ------------------------------------------------------------------------------------------------
 
     def submitted(self, world: World, job: int) -> None:
         estimate = self.predictor.estimate(world, job)
-        self._predicted[job] = estimate.p50
         self._requests[job] = self._request(world, job, estimate)
         self._new.add(job)
 
     def finished(self, world: World, job: int) -> None:
         self.predictor.finished(world, job)
-        seen = self._errors.setdefault(world.home(job), deque(maxlen=200))
-        seen.append(abs(math.log(world.jobs[job].duration / max(1.0, self._predicted.pop(job)))))
         self._requests.pop(job, None)
         self._running.pop(job, None)
 
@@ -108,6 +106,7 @@ class Planned:
         self._tell_etas(world, made)
         # 4. What has to be done, and what has to be remembered.
         acts = self._acts(world, made.decisions)
+        self._check_windows(world, acts)
         self._reserved = tuple(
             model.Reserved(d.request, d.partition, d.start)
             for d in made.decisions
@@ -120,6 +119,7 @@ class Planned:
         if not self._partitions:
             self._partitions = tuple(self._make_partitions(world))
         self._claims = [claim for claim in self._claims if claim.expires > now]
+        error = self.predictor.error
         return model.Snapshot(
             now=now,
             partitions=self._partitions,
@@ -129,7 +129,7 @@ class Planned:
             windows=tuple(w for w in self.settings.windows if now < w.end and w.start < now + HORIZON),
             claims=tuple(self._claims),
             reserved=self._reserved,
-            prediction_error={name: float(np.median(seen)) for name, seen in self._errors.items()},
+            prediction_error={} if error is None else dict.fromkeys(world.nodes.partitions, error),
             costs=model.Costs(
                 world.costs.startup, world.costs.termination, world.costs.restart, world.costs.rescale
             ),
@@ -288,15 +288,24 @@ class Planned:
                 world.records[job].eta = eta(f"{job:07d}")
         self._new.clear()
 
-    def _check_windows(self, world: World) -> None:
-        """Whether each window that has begun found its capacity free."""
-        windows = self.settings.windows
-        while self._windows_seen < len(windows) and windows[self._windows_seen].start <= world.now:
-            window = windows[self._windows_seen]
-            self._windows_seen += 1
+    def _check_windows(self, world: World, starts: Sequence[Act] = ()) -> None:
+        """Count the windows that have begun, and those whose capacity was not free at every instant."""
+        windows, now = self.settings.windows, world.now
+        while self._begun < len(windows) and windows[self._begun].start <= now:
+            self._begun += 1
             self.given += 1
+        for number in range(self._over, self._begun):
+            window = windows[number]
+            if now >= window.end:
+                if number == self._over:
+                    self._over += 1
+                continue
             free = sum(world.nodes.free[node] for node in world.nodes.range_of(window.partition))
-            self.broken += free < window.amount.gpus
+            started = sum(
+                a.gpus or 0 for a in starts if isinstance(a, Start) and a.partition == window.partition
+            )
+            if free - started < window.amount.gpus and number not in self._broken:
+                self._broken.add(number)
 
     def _wake(self, world: World, decided: Sequence[plans.Decision]) -> float | None:
         now = world.now
@@ -317,8 +326,6 @@ class Planned:
 
 
 def _again(request: model.Request, kept: float) -> model.Request:
-    from dataclasses import replace
-
     return replace(request, attained=kept, preemptions=request.preemptions + 1)
 
 

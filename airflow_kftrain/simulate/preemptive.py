@@ -27,42 +27,55 @@ class _Preemptive:
         raise NotImplementedError
 
     def decide(self, world: World) -> Decision:
-        candidates = [*world.gangs, *world.waiting]
         if not world.waiting:
             return Decision(wake=self.next_change(world))
-        keys = self.keys(world, candidates)
-        room = world.nodes.total + sum(gang.gpus for gang in world.gangs.values())
-        chosen: set[int] = set()
-        for at in np.argsort(np.array(keys), kind="stable").tolist():
-            job = candidates[at]
-            if world.jobs[job].gpus <= room:
-                room -= world.jobs[job].gpus
-                chosen.add(job)
-                if not room:
-                    break
-        return Decision(self._acts(world, chosen), self.next_change(world))
+        candidates = [*world.gangs, *world.waiting]
+        keys = np.array(self.keys(world, candidates))
+        stay, starts = _choose(world, [candidates[at] for at in np.argsort(keys, kind="stable").tolist()])
+        leaving = [job for job in world.gangs if job not in stay]
+        acts: list[Act] = [Preempt(job) for job in leaving]
+        free = world.nodes.copy()
+        if not world.costs.termination:
+            for job in leaving:
+                free.release(world.gangs[job].placement)
+        for start in starts:
+            if start.placement and free.holds(start.placement):  # else once what is there has terminated
+                free.take(start.placement)
+                acts.append(start)
+        return Decision(acts, self.next_change(world))
 
     def next_change(self, world: World) -> float | None:  # noqa: ARG002
         """When ranks change without an event."""
         return None
 
-    @staticmethod
-    def _acts(world: World, chosen: set[int]) -> list[Act]:
-        acts: list[Act] = []
-        free = world.nodes.copy()
-        for job, gang in world.gangs.items():
-            if job not in chosen:
-                acts.append(Preempt(job))
-                if not world.costs.termination:
-                    free.release(gang.placement)
-        for job in world.waiting:
-            if job in chosen:
-                home = world.home(job)
-                placement = free.place(world.jobs[job].gpus, home)
-                if placement is not None:
-                    free.take(placement)
-                    acts.append(Start(job, world.jobs[job].gpus, home, placement))
-        return acts
+
+def _choose(world: World, ranked: list[int]) -> tuple[set[int], list[Start]]:
+    """Who goes on and who starts, first ranked first; runners stay on their nodes."""
+    room = world.nodes.copy()
+    for gang in world.gangs.values():
+        room.release(gang.placement)
+    unused = world.nodes.copy()
+    stay: set[int] = set()
+    starts: list[Start] = []
+    for job in ranked:
+        if not room.total:
+            break
+        if job in world.gangs:
+            held = world.gangs[job].placement
+            if room.holds(held):
+                room.take(held)
+                stay.add(job)
+            continue
+        width, home = world.jobs[job].gpus, world.home(job)
+        placement = unused.place(width, home)
+        if placement is None:
+            placement = room.place(width, home)
+        else:
+            unused.take(placement)
+        if placement is not None and room.holds(placement):
+            room.take(placement)
+            starts.append(Start(job, width, home, placement))
+    return stay, starts
 
 
 class ShortestRemaining(_Preemptive):

@@ -240,6 +240,7 @@ class World:
     ending: dict[int, Gang] = field(default_factory=dict)
     records: list[Record] = field(init=False)
     kept: list[float] = field(init=False)
+    served: list[float] = field(init=False)
     queued_since: list[float] = field(init=False)
     waiting_shapes: Counter[tuple[int, str]] = field(default_factory=Counter)
     single: bool = field(init=False)
@@ -248,6 +249,7 @@ class World:
         self.nodes = Nodes(self.cluster)
         self.records = [Record() for _ in self.jobs]
         self.kept = [0.0] * len(self.jobs)
+        self.served = [0.0] * len(self.jobs)
         self.queued_since = [job.submit for job in self.jobs]
         self.single = len(self.nodes.partitions) == 1
 
@@ -262,10 +264,10 @@ class World:
         return max(0.0, self.jobs[job].duration - done)
 
     def attained(self, job: int) -> float:
-        """GPU-seconds of service so far."""
+        """GPU-seconds of service so far, also what a preemption has made worthless."""
         gang = self.gangs.get(job)
-        done = self.kept[job] if gang is None else gang.done_by(self.now)
-        return done * self.jobs[job].gpus
+        running = 0.0 if gang is None else gang.done_by(self.now) - gang.done_at_admission
+        return self.served[job] + running * self.jobs[job].gpus
 
     def elapsed(self, job: int) -> float:
         """Seconds since the present admission began to work, plus work kept from earlier ones."""
@@ -277,7 +279,6 @@ class World:
     def enqueue(self, job: int) -> None:
         """Let a job wait, at the rank of its submission."""
         bisect.insort(self.waiting, job)
-        self.queued_since[job] = self.now
         self.waiting_shapes[self.jobs[job].gpus, self.home(job)] += 1
 
     def start(self, job: int, *, gpus: int, partition: str, placement: Placement | None) -> Gang:
@@ -305,20 +306,18 @@ class World:
         return gang
 
     def preempt(self, job: int) -> None:
-        """Suspend a gang; its GPUs stay charged until :meth:`free`."""
+        """Suspend a gang; it waits again, and its GPUs are free, from :meth:`free` on."""
         gang = self._end(job)
         record = self.records[job]
         record.preemptions += 1
         self._keep(gang, record)
-        self.enqueue(job)
 
     def fail(self, job: int) -> None:
-        """Let a gang's attempt fail; the job waits again at its old rank."""
+        """Let a gang's attempt fail; the job waits again, at its old rank, from :meth:`free` on."""
         gang = self._end(job)
         record = self.records[job]
         record.failures += 1
         self._keep(gang, record)
-        self.enqueue(job)
 
     def finish(self, job: int) -> None:
         """End a gang whose work is done."""
@@ -344,9 +343,11 @@ class World:
         return gang
 
     def free(self, job: int) -> None:
-        """Give back the GPUs of a gang that has terminated."""
+        """Give back the GPUs of a gang that has terminated; a job that is not done waits again."""
         gang = self.ending.pop(job)
         self.nodes.release(gang.placement)
+        if self.records[job].end is None:
+            self.enqueue(job)
 
     def fits_any_waiting(self) -> bool:
         """Whether a waiting gang would fit as things are."""
@@ -371,10 +372,10 @@ class World:
 
     def _end(self, job: int) -> Gang:
         gang = self.gangs.pop(job)
-        if job in self.ending:
-            raise SimulationError(f"job {self.jobs[job].id} ends twice")
+        self.queued_since[job] = self.now
         gang.freed_at = self.now + self.costs.termination
         self.ending[job] = gang
+        self.served[job] += (gang.done_by(self.now) - gang.done_at_admission) * self.jobs[job].gpus
         return gang
 
     def _keep(self, gang: Gang, record: Record) -> None:
