@@ -70,6 +70,17 @@ BEHAVIOURS = (
         "master is drained from its node",
     ),
     Behaviour(
+        "OnFailure of an XGBoostJob",
+        "test_a_pod_that_its_node_shut_down_is_made_anew_under_on_failure",
+        "a pod that was evicted or lost is made anew, as those of the other kinds are; the training operator deletes "
+        "it and fails the job",
+    ),
+    Behaviour(
+        "replicas: 0",
+        "test_zero_workers_are_a_gang_of_one",
+        "none is made; the training operator makes one, deletes it and counts that as a failure",
+    ),
+    Behaviour(
         "replicas lowered",
         "test_b26_shrinking_an_elastic_job_neither_ends_it_nor_storms",
         "pods beyond the wanted number are deleted and count for nothing; the training operator takes their exit 0 for "

@@ -588,6 +588,24 @@ async def test_warnings_about_a_template_become_events(stage):
     assert ["Warning", "SetPodTemplateRestartPolicy"] in await stage.event_kinds("job")
 
 
+@pytest.mark.parametrize("recording", ["xgb-1-2", "pt-1-3", "tf-chief-ps-eval"])
+async def test_a_pod_that_its_node_shut_down_is_made_anew_under_on_failure(stage, recording):
+    job = manifest(recording, policy="OnFailure")
+    stage = await stage(job["kind"])
+    await running(stage, job)
+    lost = {
+        "phase": "Failed",
+        "reason": "Terminated",
+        "message": "Pod was terminated in response to node shutdown",
+    }
+    await stage.cluster.patch(PODS, "job-worker-1", {"status": lost}, NAMESPACE, subresource="status")
+    await stage.settle()
+    await stage.play()
+    assert conditions(stage) == ["Created=True", "Running=True"]
+    assert stage.made.count("job-worker-1") == 2
+    assert ["Warning", f"{job['kind']}Restarting"] in await stage.event_kinds("job")
+
+
 async def test_zero_workers_are_a_gang_of_one(stage):
     stage = await stage("XGBoostJob")
     await running(stage, manifest("xgb-1-2", counts={"Worker": 0}))
