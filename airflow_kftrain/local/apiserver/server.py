@@ -149,6 +149,7 @@ class ApiServer:
         lister = Lister(store, self._clock)
         frontend = Frontend(registry, store, resources, lister, self._clock, self._made, self._logs)
         await self._listen(stack, frontend)
+        stack.callback(store.end_watches)
         self._work.set()
 
     async def _listen(self, stack: contextlib.AsyncExitStack, frontend: Frontend) -> None:

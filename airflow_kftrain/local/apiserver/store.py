@@ -83,12 +83,19 @@ class Feed:
     def publish(self, change: Change) -> None:
         self._changes.append(change)
         self._revisions.append(change.revision)
+        self._trim()
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _trim(self) -> None:
         if len(self._changes) > 2 * self._capacity:
             self.horizon = self._revisions[-self._capacity - 1]
             del self._changes[: -self._capacity]
             del self._revisions[: -self._capacity]
-        self._news.set()
-        self._news = asyncio.Event()
 
     def since(self, revision: int) -> list[Change]:
         """All changes after ``revision``.
@@ -129,6 +136,8 @@ class Store:
         self._failure: StatusError | None = None
         self._commit_news = asyncio.Event()
         self._listeners: list[Callable[[Change], None]] = []
+        self.closing = False
+        """Whether followers should come to an end."""
 
     def open(self) -> None:
         """Read what is on disk and begin to write; needs a running loop."""
@@ -147,7 +156,14 @@ class Store:
         self._committed = self.revision
         self._feeds = {kind: Feed(self.revision, self._history) for kind in self._registry}
 
+    def end_watches(self) -> None:
+        """Let all followers come to an end."""
+        self.closing = True
+        for feed in self._feeds.values():
+            feed.wake()
+
     async def close(self) -> None:
+        """Write what is queued and let go of the file."""
         await self._journal.close()
 
     def listen(self, listener: Callable[[Change], None]) -> None:

@@ -78,7 +78,7 @@ async def follow(store: Store, clock: Clock, request: WatchRequest, present: Pre
         yield initial + (_bookmark(request.kind, seen, end=True) if request.initial else b"")
     feed, ends = store.feed(request.kind), clock.monotonic() + request.timeout
     bookmark_at = clock.monotonic() + BOOKMARK_SECONDS
-    while True:
+    while not store.closing:
         try:
             changes = feed.since(seen)
         except StatusError as error:
