@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +15,18 @@ from airflow_kftrain.scheduling.prediction import expected_ends
 
 @dataclass
 class Hold:
-    """Room that a reservation has on chosen nodes: from ``start`` on, gangs still there must leave ``spare`` alone.
+    """A reservation's room on the nodes chosen for it.
 
-    :param spare: what a gang that stays beyond ``start`` may use, shape (nodes, axes)
+    :param start: from when it is held
+    :param end: until when
+    :param amount: what is held on each node, shape (nodes, axes)
+    :param spare: what is free on each node at ``start`` beside all reservations, shape (nodes, axes)
     :param owner: id of the request it is for
     """
 
     start: float
+    end: float
+    amount: Floats
     spare: Floats
     owner: str
 
@@ -56,11 +61,16 @@ class Book:
 
     def place(self, podsets: tuple[PodSet, ...], duration: float) -> Chosen | None:
         """Nodes for a gang that starts now and stays for ``duration``, leaving every hold alone; or None."""
-        free = self.free
+        return pack(self.grid, self._room(self.free, self.now, self.now + duration), podsets)
+
+    def _room(self, free: Floats, start: float, end: float) -> Floats:
+        """``free`` at ``start``, cut to what is spare whenever a hold begins before ``end``."""
         for hold in self.holds:
-            if self.now + duration > hold.start:
+            if start < hold.start < end:
                 free = np.minimum(free, hold.spare)
-        return pack(self.grid, free, podsets)
+            elif hold.start <= start < hold.end:
+                free = free - hold.amount
+        return free
 
     def charge(self, podsets: tuple[PodSet, ...], chosen: Chosen, duration: float) -> None:
         """Take the room of ``chosen`` from now for ``duration``."""
@@ -88,21 +98,24 @@ class Book:
         if not self.ever_fits(podsets):
             return float(np.inf)
         start = self.profile.earliest(amount, duration)
-        while np.isfinite(start):
-            free = self.free_at(start)
-            for hold in self.holds:
-                if start + duration > hold.start:
-                    free = np.minimum(free, hold.spare)
-            chosen = pack(self.grid, free, podsets)
-            if chosen is not None:
-                self._hold(podsets, chosen, free, start, owner)
-                self.profile.take(amount, start, start + duration)
-                return start
-            later = self.ends[self.ends > start]
-            if not len(later):
-                return float(np.inf)
-            start = self.profile.earliest(amount, duration, after=float(later.min()))
+        later = np.unique(self.ends[self.ends > start])
+        instants = np.append(start, later)
+        found = first_good(
+            len(instants), lambda i: self._fits_at(podsets, amount, float(instants[i]), duration)
+        )
+        if not np.isfinite(start) or found is None:
+            return float(np.inf)
+        start = float(instants[found])
+        self._hold(podsets, amount, start, start + duration, owner)
         return start
+
+    def _fits_at(self, podsets: tuple[PodSet, ...], amount: Floats, start: float, duration: float) -> bool:
+        if not self.profile.fits(amount, start, start + duration):
+            return False
+        return len(self.grid.names) == 1 or self._chosen_at(podsets, start, start + duration) is not None
+
+    def _chosen_at(self, podsets: tuple[PodSet, ...], start: float, end: float) -> Chosen | None:
+        return pack(self.grid, self._room(self.free_at(start), start, end), podsets)
 
     def ever_fits(self, podsets: tuple[PodSet, ...]) -> bool:
         """Whether the nodes could take the gang if nothing of ours ran on them."""
@@ -110,12 +123,20 @@ class Book:
         return pack(self.grid, empty, podsets) is not None
 
     def _hold(
-        self, podsets: tuple[PodSet, ...], chosen: Chosen, free: Floats, start: float, owner: str
+        self, podsets: tuple[PodSet, ...], amount: Floats, start: float, end: float, owner: str
     ) -> None:
-        spare = free.copy()
-        for which, node, count in chosen:
-            spare[node] -= self.grid.pod(podsets[which]) * count
-        self.holds.append(Hold(start, spare, owner))
+        held = np.zeros_like(self.free)
+        for which, node, count in self._chosen_at(podsets, start, end) or ():
+            held[node] += self.grid.pod(podsets[which]) * count
+        for other in self.holds:
+            if start <= other.start < end:
+                other.spare -= held
+        spare = self.free_at(start) - held
+        for other in self.holds:
+            if other.start <= start < other.end:
+                spare -= other.amount
+        self.holds.append(Hold(start, end, held, spare, owner))
+        self.profile.take(amount, start, end)
 
     def free_beside(self, owners: Collection[str]) -> Floats:
         """Free now on each node beside what ``owners`` hold from later on; shape (nodes, axes)."""
@@ -142,6 +163,22 @@ class Book:
     def free_gpus(self) -> int:
         """GPUs that are free now, whether or not they are held."""
         return self.gpus(np.maximum(self.free, 0.0).sum(axis=0))
+
+
+def first_good(count: int, good: Callable[[int], bool]) -> int | None:
+    """The first index that is good, if goodness is lasting; found by doubling steps, then halving.
+
+    Where it is not lasting the index is good all the same, but there may be an earlier one.
+    """
+    low, step, high = 0, 1, 0
+    while not good(high):
+        if high == count - 1:
+            return None
+        low, high, step = high + 1, min(high + step, count - 1), step * 2
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle) else (middle + 1, high)
+    return high
 
 
 def charge_of(gang: Running, grid: Grid) -> tuple[tuple[int, Floats], ...]:

@@ -96,8 +96,7 @@ def pack(grid: Grid, free: Floats, podsets: tuple[PodSet, ...]) -> Chosen | None
     """
     left = free
     chosen: Chosen = []
-    order = sorted(range(len(podsets)), key=lambda i: (-podsets[i].request.gpus, i))
-    for which in order:
+    for which in _largest_first(podsets):
         podset = podsets[which]
         if not podset.count:
             continue
@@ -113,7 +112,15 @@ def pack(grid: Grid, free: Floats, podsets: tuple[PodSet, ...]) -> Chosen | None
     return chosen
 
 
+def _largest_first(podsets: tuple[PodSet, ...]) -> list[int]:
+    if len(podsets) == 1:
+        return [0]
+    return sorted(range(len(podsets)), key=lambda i: (-podsets[i].request.gpus, i))
+
+
 def _spread(free: Floats, pod: Floats, count: int, eligible: Bools) -> list[tuple[int, int]] | None:
+    if len(free) == 1:
+        return [(0, count)] if eligible[0] and (free[0] >= pod * count).all() else None
     asks = pod > 0
     if not np.isfinite(pod).all():
         return None
