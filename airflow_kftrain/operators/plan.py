@@ -11,11 +11,11 @@ from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.jobs.durations import parse_duration
 from airflow_kftrain.jobs.frameworks import Framework
 from airflow_kftrain.jobs.identity import check_dns_label, check_prefix
+from airflow_kftrain.jobs.limits import LimitSeconds
 from airflow_kftrain.jobs.manifest import from_manifest
 from airflow_kftrain.jobs.spec import TrainingJobSpec
 from airflow_kftrain.operators.arguments import Arguments, as_json, build
 from airflow_kftrain.settings import Settings, check_mode
-from airflow_kftrain.triggers.follow import LimitSeconds
 
 TYPED = ("image", "command", "args", "env", "workers", "gpus", "cpu", "memory", "replicas", "run_policy")
 """Arguments that say what a manifest would say."""

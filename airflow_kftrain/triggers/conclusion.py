@@ -9,12 +9,13 @@ from typing import Any
 from airflow_kftrain.jobs.causes import Cause
 from airflow_kftrain.jobs.gang import Gang
 from airflow_kftrain.jobs.identity import REPLICA_INDEX, REPLICA_TYPE
+from airflow_kftrain.jobs.limits import Limit
 from airflow_kftrain.jobs.outcome import Outcome, Times, blame, results
 from airflow_kftrain.jobs.progress import Progress
 from airflow_kftrain.jobs.status import JobStatus, State, parse_time
 from airflow_kftrain.jobs.times import JobTimes, admitted_at
 from airflow_kftrain.triggers.events import FinalEvent, JobRef
-from airflow_kftrain.triggers.follow import Breach, End, Limit, Look, Step, gang_of
+from airflow_kftrain.triggers.follow import Breach, End, Look, Step, gang_of
 
 _LIMIT_CAUSES = {Limit.QUEUE: Cause.QUEUE_LIMIT, Limit.START: Cause.START_LIMIT, Limit.RUN: Cause.RUN_LIMIT}
 

@@ -15,6 +15,7 @@ from typing import Any
 from airflow_kftrain.jobs.durations import format_duration
 from airflow_kftrain.jobs.frameworks import framework
 from airflow_kftrain.jobs.gang import Gang, distinct_events
+from airflow_kftrain.jobs.limits import Limit, LimitSeconds
 from airflow_kftrain.jobs.spec import ReplicaSpec, TrainingJobSpec
 from airflow_kftrain.jobs.status import JobStatus, State, is_suspended, parse_time
 from airflow_kftrain.jobs.times import JobTimes, admitted_at, resumed_at, suspended_at
@@ -27,23 +28,6 @@ EXPLAIN_AFTER = 5.0
 
 EXPLAIN_EVERY = 60.0
 """Seconds between two readings of events while the gang stays incomplete."""
-
-
-class Limit(StrEnum):
-    """The three spans that can be limited."""
-
-    QUEUE = "queue"
-    START = "start"
-    RUN = "run"
-
-
-@dataclass(frozen=True, slots=True)
-class LimitSeconds:
-    """Limits in seconds; None for no limit."""
-
-    queue: float | None = None
-    start: float | None = None
-    run: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,13 @@ from airflow_kftrain.exceptions import (
 )
 from airflow_kftrain.jobs.frameworks import framework
 from airflow_kftrain.jobs.identity import PROGRESS, TIMES
+from airflow_kftrain.jobs.limits import LimitSeconds
 from airflow_kftrain.jobs.progress import Progress
 from airflow_kftrain.jobs.status import JobStatus, State
 from airflow_kftrain.triggers.conclusion import conclude
 from airflow_kftrain.triggers.events import FinalEvent, JobRef
 from airflow_kftrain.triggers.feeds import follow_job, follow_pods
-from airflow_kftrain.triggers.follow import LimitSeconds, Look, Memory, Step, advance, gang_of, seen_spec
+from airflow_kftrain.triggers.follow import Look, Memory, Step, advance, gang_of, seen_spec
 from airflow_kftrain.triggers.replica_logs import ReplicaLogs, Say
 
 DRAIN_SECONDS = 10.0

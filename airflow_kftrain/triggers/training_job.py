@@ -14,9 +14,9 @@ from airflow_kftrain.cluster.resources import resource_of
 from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.hooks.training_job import TrainingJobHook
 from airflow_kftrain.jobs.frameworks import framework
+from airflow_kftrain.jobs.limits import LimitSeconds
 from airflow_kftrain.settings import read_settings
 from airflow_kftrain.triggers.events import FinalEvent, JobRef
-from airflow_kftrain.triggers.follow import LimitSeconds
 from airflow_kftrain.triggers.observer import Observer, Wishes
 
 _DETACHED: set[asyncio.Task[None]] = set()

@@ -7,10 +7,11 @@ import datetime as dt
 import pytest
 
 from airflow_kftrain.jobs.identity import REPLICA_INDEX, REPLICA_TYPE, TIMES
+from airflow_kftrain.jobs.limits import Limit, LimitSeconds
 from airflow_kftrain.jobs.progress import Progress
 from airflow_kftrain.triggers.conclusion import conclude
 from airflow_kftrain.triggers.events import JobRef
-from airflow_kftrain.triggers.follow import End, Limit, LimitSeconds, Look, Memory, advance
+from airflow_kftrain.triggers.follow import End, Look, Memory, advance
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 REF = JobRef("XGBoostJob", "default", "t", "u", "me")

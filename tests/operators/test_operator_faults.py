@@ -408,6 +408,7 @@ async def _appears(player):
             if found:
                 await watching_jobs.aclose()
                 return found[0]
+    raise AssertionError("a watch never ends")
 
 
 async def _comes_true(fact):
