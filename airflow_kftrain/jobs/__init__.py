@@ -1,0 +1,1 @@
+"""What a training job is, as pure data: no SQL, HTTP, asyncio or clock."""

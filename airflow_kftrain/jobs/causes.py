@@ -36,6 +36,5 @@ class Cause(StrEnum):
     START_LIMIT = "StartLimit"
     RUN_LIMIT = "RunLimit"
     DELETED = "DeletedBySomebodyElse"
-    KILLED = "Killed"
     NEVER_WHOLE = "GangNeverWhole"
     UNKNOWN = "Unknown"

@@ -1,4 +1,4 @@
-"""What a job's pods say: how many of the gang are up, what each of the others waits for, how each ended."""
+"""What a job's pods say: how many of the gang are up, which wait for something, how each ended."""
 
 from __future__ import annotations
 
@@ -6,25 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_kftrain.jobs import identity
+from airflow_kftrain.jobs import identity, waits
 from airflow_kftrain.jobs.causes import Cause
 from airflow_kftrain.jobs.spec import TrainingJobSpec
 from airflow_kftrain.jobs.status import JobStatus, State
+from airflow_kftrain.jobs.waits import Told, Waiting, distinct_events
 
-_IMAGE_PULL = frozenset(
-    {
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "ImageInspectError",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
-    }
-)
-_CONFIG = frozenset(
-    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError"}
-)
+__all__ = ["Gang", "Replica", "Waiting", "distinct_events", "observed_state"]
+
 _ENDED_BY_NODE = {
     "Evicted": Cause.EVICTED,
     "Preempting": Cause.PREEMPTED,
@@ -35,17 +24,6 @@ _ENDED_BY_NODE = {
     "Terminated": Cause.NODE_LOST,
     "DeadlineExceeded": Cause.DEADLINE,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a replica waits for.
-
-    :param text: a full clause, for instance ``image acme/train:1 cannot be pulled (ImagePullBackOff): …``
-    """
-
-    cause: Cause
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +107,7 @@ class Gang:
         :param events: of the job and its pods, newest last; they tell what pods that do not exist wait for
         """
         newest, extra = _newest(spec, pods)
-        told = _Told.of(events)
+        told = Told.of(events)
         replicas = tuple(
             _replica(spec, t, n, newest.get((t.lower(), n)), told)
             for t, count in spec.counts.items()
@@ -198,34 +176,6 @@ def observed_state(status: JobStatus, gang: Gang, *, was_whole: bool = False) ->
     return status.state
 
 
-def distinct_events(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Reason and message of warnings, each once however often it was repeated, in order of first sight."""
-    found = dict.fromkeys(
-        (str(event.get("reason") or ""), str(event.get("message") or ""))
-        for event in events
-        if event.get("type") == "Warning"
-    )
-    return list(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What events tell of pods: refusals in order, and by pod uid the last volume that cannot be mounted."""
-
-    refusals: tuple[str, ...]
-    mounts: Mapping[str, str]
-
-    @classmethod
-    def of(cls, events: Sequence[Mapping[str, Any]]) -> _Told:
-        refusals = tuple(text for reason, text in distinct_events(events) if reason == "FailedCreatePod")
-        mounts = {
-            str((event.get("involvedObject") or {}).get("uid")): str(event.get("message"))
-            for event in events
-            if event.get("reason") in ("FailedMount", "FailedAttachVolume")
-        }
-        return cls(refusals, mounts)
-
-
 def _newest(
     spec: TrainingJobSpec, pods: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[tuple[str, int], Mapping[str, Any]], list[str]]:
@@ -261,20 +211,22 @@ def _replica(
     replica_type: str,
     index: int,
     pod: Mapping[str, Any] | None,
-    told: _Told,
+    told: Told,
 ) -> Replica:
     if pod is None:
-        return Replica(replica_type, index, waiting=_missing(replica_type, index, told))
+        return Replica(replica_type, index, waiting=waits.missing(replica_type, index, told))
     metadata, status = _metadata(pod), pod.get("status") or {}
     container = _container(status.get("containerStatuses"), spec.framework.container)
-    ended = _ended(container)
+    ended = waits.last_end(container)
     phase = _phase(spec.restart_policy(replica_type), status.get("phase") or "Pending", container)
     terminating = bool(metadata.get("deletionTimestamp"))
     return Replica(
         replica_type,
         index,
         phase=phase,
-        waiting=None if phase in ("Succeeded", "Failed") else _waiting(pod, container, terminating, told),
+        waiting=None
+        if phase in ("Succeeded", "Failed")
+        else waits.waiting(pod, container, terminating, told),
         pod=metadata.get("name"),
         uid=metadata.get("uid"),
         node=(pod.get("spec") or {}).get("nodeName"),
@@ -296,127 +248,10 @@ def _phase(restart_policy: str, pod_phase: str, container: Mapping[str, Any]) ->
     return "Failed" if restart_policy in ("Never", "ExitCode") else "Running"
 
 
-def _ended(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The last end of a container: of this run, else of the one before it was restarted."""
-    for state in ("state", "lastState"):
-        found = (container.get(state) or {}).get("terminated")
-        if found:
-            return dict(found)
-    return {}
-
-
-def _missing(replica_type: str, index: int, told: _Told) -> Waiting:
-    name = identity.replica_name(replica_type, index)
-    # The text names the pod in quotes: "worker-1" must not be found in "worker-10".
-    text = next((t for t in reversed(told.refusals) if f'-{name}"' in t), None)
-    if text is None and told.refusals:
-        text = told.refusals[-1]
-    if text is None:
-        return Waiting(Cause.NO_POD, "its pod has not been made")
-    cause = Cause.QUOTA if "exceeded quota" in text else Cause.POD_REFUSED
-    return Waiting(cause, f"its pod is refused: {text}")
-
-
-def _waiting(
-    pod: Mapping[str, Any],
-    container: Mapping[str, Any],
-    terminating: bool,
-    told: _Told,
-) -> Waiting | None:
-    if terminating:
-        return Waiting(Cause.TERMINATING, "its pod is on its way out")
-    if _phase_of(pod) == "Unknown":
-        return Waiting(Cause.NODE_LOST, "its node does not answer")
-    return (
-        _unscheduled(pod)
-        or _init_container(pod)
-        or _container_waiting(pod, container)
-        or _not_started(pod, container, told)
-    )
-
-
-def _unscheduled(pod: Mapping[str, Any]) -> Waiting | None:
-    if (pod.get("spec") or {}).get("nodeName"):
-        return None
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            gated = condition.get("reason") == "SchedulingGated"
-            text = condition.get("message") or condition.get("reason") or "no reason given"
-            return Waiting(Cause.GATED if gated else Cause.UNSCHEDULABLE, f"it has no node: {text}")
-    return Waiting(Cause.UNSCHEDULABLE, "it has no node yet") if _phase_of(pod) == "Pending" else None
-
-
-def _init_container(pod: Mapping[str, Any]) -> Waiting | None:
-    """The first init container that has not done its part; sidecars have when they have started."""
-    if _phase_of(pod) != "Pending":
-        return None
-    for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
-        state = status.get("state") or {}
-        ended = state.get("terminated")
-        if (ended and ended.get("exitCode") == 0) or status.get("started"):
-            continue
-        name = status.get("name")
-        pulled = _pull(status)
-        if pulled:
-            return Waiting(Cause.IMAGE_PULL, f"init container {name}: {pulled}")
-        if ended:
-            return Waiting(Cause.INIT_CONTAINER, f"init container {name} ended with {ended.get('exitCode')}")
-        waiting = state.get("waiting") or {}
-        said = waiting.get("message") or waiting.get("reason") or ""
-        doing = "runs" if state.get("running") else f"waits ({said})" if said else "waits"
-        return Waiting(Cause.INIT_CONTAINER, f"init container {name} {doing}")
-    return None
-
-
-def _container_waiting(pod: Mapping[str, Any], trains: Mapping[str, Any]) -> Waiting | None:
-    """What keeps a container from running; the one that trains is asked first."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    others = [s for s in statuses if s is not trains and _phase_of(pod) == "Pending"]
-    for status in (trains, *others):
-        waiting = (status.get("state") or {}).get("waiting") or {}
-        reason, message = waiting.get("reason") or "", waiting.get("message") or ""
-        pulled = _pull(status)
-        if pulled:
-            return Waiting(Cause.IMAGE_PULL, pulled)
-        if reason == "CrashLoopBackOff":
-            code = _ended(status).get("exitCode")
-            return Waiting(
-                Cause.CRASH_LOOP,
-                f"container {status.get('name')} ends again and again, last with exit code {code}, "
-                f"after {status.get('restartCount', 0)} restarts",
-            )
-        if reason in _CONFIG:
-            return Waiting(Cause.CONTAINER_CONFIG, f"container {status.get('name')}: {reason}: {message}")
-    return None
-
-
-def _pull(status: Mapping[str, Any]) -> str | None:
-    waiting = (status.get("state") or {}).get("waiting") or {}
-    reason = waiting.get("reason")
-    if reason not in _IMAGE_PULL:
-        return None
-    said = f": {waiting['message']}" if waiting.get("message") else ""
-    return f"image {status.get('image') or '?'} cannot be pulled ({reason}){said}"
-
-
-def _not_started(pod: Mapping[str, Any], trains: Mapping[str, Any], told: _Told) -> Waiting | None:
-    if _phase_of(pod) == "Running":
-        restarts = (trains.get("state") or {}).get("terminated") or (trains.get("state") or {}).get("waiting")
-        return Waiting(Cause.CRASH_LOOP, "its container starts again") if restarts else None
-    mount = told.mounts.get(str(_metadata(pod).get("uid")))
-    if mount is not None:
-        return Waiting(Cause.VOLUME, f"a volume cannot be mounted: {mount}")
-    return Waiting(Cause.CREATING, "its container is being made")
+def _metadata(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    return pod.get("metadata") or {}
 
 
 def _container(statuses: Any, name: str) -> Mapping[str, Any]:
     found = [s for s in statuses or () if isinstance(s, Mapping)]
     return next((s for s in found if s.get("name") == name), found[0] if found else {})
-
-
-def _phase_of(pod: Mapping[str, Any]) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
-
-
-def _metadata(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    return pod.get("metadata") or {}

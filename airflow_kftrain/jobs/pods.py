@@ -21,22 +21,18 @@ def pod_request(pod_spec: Mapping[str, Any], *, field: str = "spec") -> Resource
     :param field: what an error names
     :raises InvalidInput: a quantity is illegal
     """
-    sidecars = peak = Resources()
-    for n, container in enumerate(pod_spec.get("initContainers") or ()):
-        request = _request(container, f"{field}.initContainers[{n}]")
-        if container.get("restartPolicy") == "Always":
-            sidecars += request
-            peak = peak.largest(sidecars)
-        else:
-            peak = peak.largest(sidecars + request)
-    running = Resources.total(
-        _request(container, f"{field}.containers[{n}]")
-        for n, container in enumerate(pod_spec.get("containers") or ())
-    )
-    needed = (running + sidecars).largest(peak)
-    return _of_whole_pod(pod_spec, needed, field) + Resources(
-        pod_spec.get("overhead") or {}, field=f"{field}.overhead"
-    )
+    needed = _peak(pod_spec, field, ("limits", "requests"))
+    return _of_whole_pod(pod_spec, needed, field) + _overhead(pod_spec, field)
+
+
+def pod_limit(pod_spec: Mapping[str, Any], *, field: str = "spec") -> Resources:
+    """The effective limit of a pod, by the same rule; what has no limit is not in it.
+
+    :param field: what an error names
+    :raises InvalidInput: a quantity is illegal
+    """
+    whole = _amounts(pod_spec, field, ("limits",))
+    return Resources({**_peak(pod_spec, field, ("limits",)), **whole}) + _overhead(pod_spec, field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +103,35 @@ def charged(pods: Iterable[Mapping[str, Any]]) -> Resources:
     )
 
 
+def _peak(pod_spec: Mapping[str, Any], field: str, parts: tuple[str, ...]) -> Resources:
+    """The most that a pod's containers need at one time."""
+    sidecars = peak = Resources()
+    for n, container in enumerate(pod_spec.get("initContainers") or ()):
+        amounts = _amounts(container, f"{field}.initContainers[{n}]", parts)
+        if container.get("restartPolicy") == "Always":
+            sidecars += amounts
+            peak = peak.largest(sidecars)
+        else:
+            peak = peak.largest(sidecars + amounts)
+    running = Resources.total(
+        _amounts(container, f"{field}.containers[{n}]", parts)
+        for n, container in enumerate(pod_spec.get("containers") or ())
+    )
+    return (running + sidecars).largest(peak)
+
+
 def _of_whole_pod(pod_spec: Mapping[str, Any], needed: Resources, field: str) -> Resources:
     """``needed``, with what the pod as a whole requests in its place; its limits stand in for what is not said."""
-    resources = pod_spec.get("resources") or {}
-    requests = Resources(resources.get("requests") or {}, field=f"{field}.resources.requests")
-    limits = Resources(resources.get("limits") or {}, field=f"{field}.resources.limits")
-    return Resources({**limits, **needed, **requests})
+    limits = _amounts(pod_spec, field, ("limits",))
+    return Resources({**limits, **needed, **_amounts(pod_spec, field, ("requests",))})
 
 
-def _request(container: Mapping[str, Any], field: str) -> Resources:
-    resources = container.get("resources") or {}
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    return Resources({**limits, **requests}, field=f"{field}.resources.requests")
+def _overhead(pod_spec: Mapping[str, Any], field: str) -> Resources:
+    return Resources(pod_spec.get("overhead") or {}, field=f"{field}.overhead")
+
+
+def _amounts(holder: Mapping[str, Any], field: str, parts: tuple[str, ...]) -> Resources:
+    """The amounts under ``resources`` of a container or pod; a later part replaces an earlier one's."""
+    resources = holder.get("resources") or {}
+    merged = {name: amount for part in parts for name, amount in (resources.get(part) or {}).items()}
+    return Resources(merged, field=f"{field}.resources.{parts[-1]}")

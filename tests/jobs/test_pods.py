@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.jobs.manifest import from_manifest
-from airflow_kftrain.jobs.pods import GangRequest, charged, pod_request
+from airflow_kftrain.jobs.pods import GangRequest, charged, pod_limit, pod_request
 from airflow_kftrain.jobs.resources import Resources
 from tests.support.jobs import manifest, pod_template
 
@@ -96,6 +96,29 @@ def test_kubernetes119406_the_effective_request_is_the_peak_over_the_pods_life(i
         "containers": [container({"cpu": c}) for c in main],
     }
     assert pod_request(pod).amount("cpu") == peak
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        ({"containers": [container({"cpu": 9}, {"cpu": 1}), container({"cpu": 9})]}, {"cpu": 1}),
+        (
+            {
+                "initContainers": [
+                    container(limits={"cpu": 5}),
+                    container(limits={"cpu": 1}, restartPolicy="Always"),
+                ]
+            }
+            | {"containers": [container(limits={"cpu": 2})]},
+            {"cpu": 5},
+        ),
+        ({"overhead": {"cpu": 1}, "containers": [container(limits={"cpu": 2})]}, {"cpu": 3}),
+        ({"resources": {"limits": {"cpu": 4}}, "containers": [container(limits={"cpu": 2})]}, {"cpu": 4}),
+    ],
+    ids=["requests do not count", "init containers and sidecars", "overhead", "of the pod as a whole"],
+)
+def test_kubernetes119406_the_effective_limit_follows_the_same_rule(pod, expected):
+    assert pod_limit(pod) == Resources(expected)
 
 
 def gang(kind, replicas, **resources):
