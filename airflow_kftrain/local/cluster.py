@@ -165,6 +165,7 @@ class LocalCluster:
         swept = sweep(self._home.cluster_id())
         if self._home.daemon_pid() is not None:
             raise LocalClusterError(f"the daemon of {self.home} (process {pid}) cannot be ended")
+        self._home.remove_tmp()
         return pid is not None or bool(swept)
 
 

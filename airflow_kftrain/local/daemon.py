@@ -50,6 +50,7 @@ async def serve(home: Home, stop: asyncio.Event, announce: Callable[[], None]) -
             cluster,
             make_nodes(config.nodes, config.gpus),
             root=home.machine,
+            tmp=home.make_tmp(),
             cluster_id=home.cluster_id(),
             images_file=home.images,
             logs=logs,

@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,6 +117,22 @@ class Home:
 
     def write_config(self, config: Config) -> None:
         (self.path / "config.json").write_text(json.dumps(asdict(config)))
+
+    def make_tmp(self) -> Path:
+        """A directory with a short path for pods' temporary files; the same until :meth:`remove_tmp`."""
+        link = self.machine / "tmp"
+        if not link.is_dir():
+            link.unlink(missing_ok=True)
+            short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108 - made there under a random name
+            link.symlink_to(tempfile.mkdtemp(prefix="kft-", dir=short))
+        return link.readlink()
+
+    def remove_tmp(self) -> None:
+        """Remove the directory for temporary files, and all in it."""
+        link = self.machine / "tmp"
+        if link.is_symlink():
+            shutil.rmtree(link.readlink(), ignore_errors=True)
+            link.unlink()
 
     def daemon_pid(self) -> int | None:
         """The process id of the daemon that lives; None when there is none."""

@@ -47,6 +47,7 @@ class Kubelet:
     """Runs the pods of the given nodes on this machine.
 
     :param root: where pods, logs and volumes have their directories
+    :param tmp: where pods have their temporary files; a short path
     :param cluster_id: marks all processes; two clusters on one machine have different ones
     :param logs: where containers' output goes; the API server reads it there
     :param images_file: TOML table of images, read anew at each container start; see :class:`Images`
@@ -58,6 +59,7 @@ class Kubelet:
         nodes: Sequence[NodeSpec],
         *,
         root: Path,
+        tmp: Path,
         cluster_id: str,
         images_file: Path,
         logs: LogBook,
@@ -82,6 +84,7 @@ class Kubelet:
             cluster,
             cluster_id,
             root,
+            tmp,
             clock,
             logs,
             self._events,
@@ -175,8 +178,8 @@ class Kubelet:
         """Remove a pod's directories and logs; one that was lost with an earlier kubelet has no worker."""
         if worker is not None:
             await worker.wait_ended()
-        for path in (self._root / "pods" / uid, self._root / "logs" / uid):
-            await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+        await asyncio.to_thread(self._machine.sandbox(uid).remove)
+        await asyncio.to_thread(shutil.rmtree, self._root / "logs" / uid, ignore_errors=True)
 
     async def _finish_deletion(self, pod: Object) -> None:
         meta = pod["metadata"]
@@ -271,4 +274,5 @@ class Kubelet:
         for parent in ("pods", "logs"):
             for path in (self._root / parent).glob("*"):
                 if path.name not in known:
+                    self._machine.sandbox(path.name).remove()
                     shutil.rmtree(path, ignore_errors=True)

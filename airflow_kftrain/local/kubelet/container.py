@@ -123,7 +123,11 @@ class ContainerLife:
             raise ContainerRefused("ErrImagePull", f'failed to pull image "{self.state.image}": not found')
         mounts = container_mounts(self.container, context.volumes)
         around = Surroundings(
-            machine.cluster_id, machine.sandbox(pod), sources, machine.rewriter(pod), self._gpus
+            machine.cluster_id,
+            machine.sandbox(pod["metadata"]["uid"]),
+            sources,
+            machine.rewriter(pod),
+            self._gpus,
         )
         self._launch = plan_launch(pod, self.container, image, mounts, around)
         try:

@@ -40,12 +40,14 @@ class Machine:
     """The parts of the kubelet that a pod's life needs.
 
     :param root: holds ``pods/<uid>``, ``logs/<uid>``, ``volumes/<namespace>/<claim>``
+    :param tmp: holds pods' directories for temporary files, under short names
     :param rewriter: the address rewriter for a pod, by what is known of names and ports at that moment
     """
 
     cluster: Cluster
     cluster_id: str
     root: Path
+    tmp: Path
     clock: Clock
     logs: LogBook
     events: EventRecorder
@@ -57,8 +59,9 @@ class Machine:
     def __post_init__(self) -> None:
         self.sweeper = Sweeper(self.cluster_id)
 
-    def sandbox(self, pod: Object) -> Sandbox:
-        return Sandbox(self.root / "pods" / pod["metadata"]["uid"])
+    def sandbox(self, pod_uid: str) -> Sandbox:
+        """The directories of a pod."""
+        return Sandbox(self.root / "pods" / pod_uid, self.tmp / pod_uid.replace("-", "")[:12])
 
     def claims(self, namespace: str) -> Path:
         """Where the PersistentVolumeClaims of a namespace keep their files."""

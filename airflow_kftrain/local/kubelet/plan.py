@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,18 +40,17 @@ _RESERVED = frozenset({CLUSTER_MARKER, POD_MARKER})
 class Sandbox:
     """The directories of one pod.
 
-    :param root: holds the three below and the pod's volumes
+    :param root: holds home, working directory and volumes
+    :param tmp: for temporary files; a short path, since programs put sockets there, whose paths are limited to about
+        100 bytes
     """
 
     root: Path
+    tmp: Path
 
     @property
     def home(self) -> Path:
         return self.root / "home"
-
-    @property
-    def tmp(self) -> Path:
-        return self.root / "tmp"
 
     @property
     def work(self) -> Path:
@@ -64,6 +64,11 @@ class Sandbox:
         """Make what is missing, for this user alone."""
         for path in (self.home, self.tmp, self.work, self.volumes):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        for path in (self.root, self.tmp):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def _base(pod: Object, container: Object, image: Image, around: Surroundings) ->
     return {
         "PATH": f"{interpreter}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "HOME": str(around.sandbox.home),
-        "LANG": "C.UTF-8",
+        "LANG": "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8",
         "HOSTNAME": host_name(pod),
         "TMPDIR": str(around.sandbox.tmp),
         "OMP_NUM_THREADS": str(_threads(container)),

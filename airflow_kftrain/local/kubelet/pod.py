@@ -15,6 +15,7 @@ from airflow_kftrain.exceptions import ApiError, ApiUnreachable, NotFound
 from airflow_kftrain.local.kubelet.container import ContainerLife, PodContext, waits_for_a_name
 from airflow_kftrain.local.kubelet.environment import Object, Sources, references
 from airflow_kftrain.local.kubelet.machine import Machine
+from airflow_kftrain.local.kubelet.plan import Sandbox
 from airflow_kftrain.local.kubelet.refusal import ContainerRefused, MountFailed
 from airflow_kftrain.local.kubelet.status import FINAL_PHASES, PodState, pod_status
 from airflow_kftrain.local.kubelet.volumes import prepare_volumes
@@ -93,6 +94,10 @@ class PodWorker:
             self._ended.set()
 
     @property
+    def _sandbox(self) -> Sandbox:
+        return self._machine.sandbox(self.pod["metadata"]["uid"])
+
+    @property
     def _restart_policy(self) -> str:
         return self.pod["spec"].get("restartPolicy") or "Always"
 
@@ -130,7 +135,7 @@ class PodWorker:
 
     async def _live(self) -> None:
         """Volumes, init containers in order, then all containers; sidecars end after them."""
-        self._machine.sandbox(self.pod).make()
+        self._sandbox.make()
         context = await self._prepare()
         spec = self.pod["spec"]
         async with asyncio.TaskGroup() as group:
@@ -179,7 +184,7 @@ class PodWorker:
 
     def _make_volumes(self, sources: Sources) -> dict[str, Path]:
         namespace = self.pod["metadata"]["namespace"]
-        directory = self._machine.sandbox(self.pod).volumes
+        directory = self._sandbox.volumes
         return prepare_volumes(self.pod, directory, self._machine.claims(namespace), sources)
 
     async def _read_sources(self) -> Sources:

@@ -22,7 +22,7 @@ from airflow_kftrain.testing import RunningCluster, local_cluster
 from tests.support import ring
 from tests.support.live import live
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("mortal-cluster")]
 
 
 @pytest.fixture(scope="module")

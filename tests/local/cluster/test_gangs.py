@@ -12,7 +12,7 @@ from airflow_kftrain.cluster.resources import PODS, PYTORCHJOBS, TFJOBS, XGBOOST
 from tests.support import ring
 from tests.support.live import RING, Live, exit_code, final_state
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("local-cluster")]
 ROLES = ("master-0", "worker-0", "worker-1")
 
 

@@ -16,7 +16,7 @@ from airflow_kftrain.exceptions import BadRequest
 from airflow_kftrain.testing import RunningCluster
 from tests.support.live import Live, exit_code
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("local-cluster")]
 
 
 def sh(script: str) -> list[str]:
@@ -383,3 +383,21 @@ async def test_a_signal_from_outside_is_the_exit_code(kube: Live, running: Runni
     await kube.until_logged("p", "\n")
     os.kill(int(await kube.logs("p")), signal.SIGTERM)
     assert exit_code(await kube.ended("p")) == 143
+
+
+async def test_sockets_can_be_made_in_the_temporary_directory(kube: Live):
+    """Their paths are limited to about 100 bytes; multiprocessing puts its own there."""
+    code = (
+        "import multiprocessing as m\n"
+        "if __name__ == '__main__':\n"
+        "    with m.Manager() as manager: print(list(manager.list([1])))\n"
+    )
+    await kube.pod("p", ["python", "-c", code])
+    assert (await kube.ended("p"))["status"]["phase"] == "Succeeded"
+    assert await kube.logs("p") == "[1]\n"
+
+
+async def test_a_pod_put_on_a_node_by_hand_that_has_not_the_gpus_is_refused(kube: Live):
+    await kube.pod("p", ["true"], resources={"limits": {"nvidia.com/gpu": "5"}}, pod_nodeName="node-0")
+    status = (await kube.ended("p"))["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "UnexpectedAdmissionError")

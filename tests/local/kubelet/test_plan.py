@@ -43,7 +43,7 @@ def launch(
     main = container(**fields)
     worker = pod("x-worker-0", labels=LABELS, containers=[main])
     rewriter = Rewriter(Names.known("default", [worker], []), table.host_port, own)
-    around = Surroundings("cluster", Sandbox(root), SOURCES, rewriter, gpus)
+    around = Surroundings("cluster", Sandbox(root, root / "tmp"), SOURCES, rewriter, gpus)
     return plan_launch(worker, main, image or Image(), mounts or Mounts(), around)
 
 
