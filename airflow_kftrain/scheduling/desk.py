@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,11 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.spoken_for = np.zeros_like(self.book.free)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Where each waiting request stands in the queue's arrays, by id."""
+        return {request.id: number for number, request in enumerate(self.queue.requests)}
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from airflow_kftrain.scheduling.decisions import Decision, Explain, Start
 from airflow_kftrain.scheduling.desk import Desk
 from airflow_kftrain.scheduling.elastic import resize
 from airflow_kftrain.scheduling.fit import grid_of
+from airflow_kftrain.scheduling.forecast import Calibration, Eta, raw_wait
 from airflow_kftrain.scheduling.lending import lend, recall
 from airflow_kftrain.scheduling.model import Partition, Request, Running, Snapshot
 from airflow_kftrain.scheduling.ordering import Queue, order, queue_of, ranks
@@ -44,6 +46,20 @@ class Plan:
     def explanations(self) -> list[Explain]:
         """One reason for each gang that neither starts nor has a reservation; made when asked for."""
         return self._lost + [explained for desk in self._desks for explained in desk.explanations()]
+
+    def eta(self, request: str, calibration: Calibration | None = None) -> Eta | None:
+        """When a waiting request is expected to start; None when it never can, or does not wait.
+
+        :param calibration: the host's record of earlier forecasts; without it the range is a wide guess
+        """
+        for desk in self._desks:
+            index = desk.index.get(request)
+            if index is not None and index not in desk.started:
+                raw = raw_wait(desk, index)
+                gpus = desk.queue.requests[index].gpus
+                made = (calibration or Calibration()).eta(request, gpus, desk.book.now, raw)
+                return made if raw < math.inf else None
+        return None
 
 
 def plan(snapshot: Snapshot, settings: PlannerSettings | None = None) -> Plan:
