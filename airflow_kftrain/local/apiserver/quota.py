@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from airflow_kftrain.jobs.pods import pod_limit, pod_request
 from airflow_kftrain.jobs.resources import format_quantity, parse_quantity
 from airflow_kftrain.local.apiserver.errors import forbidden
 from airflow_kftrain.local.apiserver.kinds import Kind, Registry
@@ -116,22 +117,8 @@ def _pod_usage(pod: Json) -> Amounts:
 
 
 def pod_amounts(spec: Json, part: str) -> Amounts:
-    """A pod's effective ``requests`` or ``limits``: the sum of its containers, or its largest init container."""
-    totals: Amounts = {}
-    for container in spec.get("containers") or ():
-        for name, amount in _resources(container, part).items():
-            totals[name] = totals.get(name, Fraction(0)) + amount
-    sidecars: Amounts = {}
-    for container in spec.get("initContainers") or ():
-        own = _resources(container, part)
-        if container.get("restartPolicy") == "Always":
-            for name, amount in own.items():
-                sidecars[name] = sidecars.get(name, Fraction(0)) + amount
-                totals[name] = totals.get(name, Fraction(0)) + amount
-        else:
-            for name, amount in own.items():
-                totals[name] = max(totals.get(name, Fraction(0)), amount + sidecars.get(name, Fraction(0)))
-    return totals
+    """A pod's effective ``requests`` or ``limits``."""
+    return dict(pod_request(spec) if part == "requests" else pod_limit(spec))
 
 
 def in_scope(spec: Json, kind: Kind, obj: Json) -> bool:
@@ -174,10 +161,6 @@ def _unstated(hard: Amounts, pod: Json) -> str:
             if resource not in (resources.get(part) or {}):
                 lacks.setdefault(name, []).append(container["name"])
     return "; ".join(f"{name} for: {','.join(sorted(names))}" for name, names in sorted(lacks.items()))
-
-
-def _resources(container: Json, part: str) -> Amounts:
-    return _amounts((container.get("resources") or {}).get(part) or {})
 
 
 def _amounts(texts: dict[str, Any]) -> Amounts:
