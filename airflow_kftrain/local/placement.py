@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_kftrain.exceptions import InvalidInput
+from airflow_kftrain.jobs.pods import pod_request
 from airflow_kftrain.jobs.resources import Resources
 from airflow_kftrain.local.node_rules import obstacle
 
@@ -113,26 +114,8 @@ _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 def effective_request(pod: Object) -> Resources:
-    """What a node must have for the pod: the larger of what runs at the end and what any init container needs.
-
-    Sidecars (init containers with restartPolicy Always) run on beside all that comes after them
-    (Kubernetes KEP-753). One of ``pods`` is always in it.
-    """
-    spec = pod["spec"]
-    sidecars, peak = Resources(), Resources()
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            sidecars = sidecars + _request(container)
-            peak = peak.largest(sidecars)
-        else:
-            peak = peak.largest(sidecars + _request(container))
-    steady = Resources.total(_request(container) for container in spec["containers"]) + sidecars
-    return peak.largest(steady) + Resources(spec.get("overhead")) + Resources({"pods": 1})
-
-
-def _request(container: Object) -> Resources:
-    resources = container.get("resources") or {}
-    return Resources({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    """What a node must have for the pod; one of ``pods`` is always in it."""
+    return pod_request(pod["spec"]) + Resources({"pods": 1})
 
 
 def _read(pods: Iterable[Object]) -> tuple[list[_Want], list[tuple[Object, str]]]:
