@@ -5,45 +5,53 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from airflow_kftrain.scheduling.calendar import Bools
 from airflow_kftrain.scheduling.desk import Desk
 from airflow_kftrain.scheduling.ordering import Rank
 from airflow_kftrain.scheduling.reasons import Code
 
 CHUNK = 256  # gangs tested at once: large enough to amortise a numpy call, small enough to redo after a start
-
-_STARTED = {Rank.CLAIMED: Code.CLAIMED, Rank.GUARDED: Code.GUARDED, Rank.URGENT: Code.URGENT}
+_STARTED = {Rank.CLAIMED: Code.CLAIMED, Rank.GUARDED: Code.GUARDED}
 
 
 def admit(desk: Desk) -> None:
     """Go through the desk's queue once, in order.
 
-    Gangs that capacity was freed for are held whatever happens; urgent ones within their limits; of the rest the first
-    that is blocked. Behind a reservation only what does not delay it starts.
+    Room is held for gangs that capacity was freed for, whatever happens; for urgent ones within limits, if that lets
+    them meet their deadline; and for the first that is blocked. Behind these only what does not delay them starts.
     """
     candidates = _looked_at(desk)
-    reserved = urgent = position = passed = 0
+    reserved = False
+    urgent = position = passed = 0
     while position < len(candidates):
         chunk = candidates[position : position + CHUNK]
         fits = desk.startable(chunk)
-        holding = not reserved or desk.rank[chunk[0]] <= Rank.URGENT
-        step = 0 if holding else int(np.argmax(fits))
-        index = int(chunk[step])
-        if fits[step] and desk.start(index, _why(desk, index, reserved + urgent), {"ahead": passed + step}):
-            position += step + 1
-            passed += step
-            continue
-        if desk.rank[index] == Rank.CLAIMED:
-            desk.reserve(index, Code.RESERVED_CLAIM)
-        elif desk.rank[index] == Rank.URGENT and _may_hold(desk, index, urgent):
-            urgent += np.isfinite(desk.reserve(index, Code.RESERVED_DEADLINE))
-        elif not reserved:
-            reserved += np.isfinite(desk.reserve(index, Code.RESERVED_FIRST_BLOCKED))
-        elif not holding and not fits[step]:
+        step = _next(desk, chunk, fits, urgent) if reserved else 0
+        if step is None:
             position += len(chunk)
             passed += len(chunk)
             continue
+        index = int(chunk[step])
         position += step + 1
-        passed += step + 1
+        passed += step
+        if fits[step] and desk.start(index, _why(desk, index, reserved or urgent > 0), {"ahead": passed}):
+            continue
+        passed += 1
+        if desk.rank[index] == Rank.CLAIMED:
+            desk.reserve(index, Code.RESERVED_CLAIM)
+        elif desk.urgent[index] and _may_hold(desk, index, urgent):
+            urgent += desk.reserve(index, Code.RESERVED_DEADLINE, latest=desk.latest(index))
+        if not reserved and index not in desk.reserved:
+            reserved = desk.reserve(index, Code.RESERVED_FIRST_BLOCKED)
+
+
+def _next(desk: Desk, chunk: NDArray[np.int64], fits: Bools, urgent: int) -> int | None:
+    """The first of ``chunk`` that may start, or has to be reserved for; None when there is none."""
+    wanted = fits | (desk.rank[chunk] == Rank.CLAIMED)
+    if urgent < desk.settings.reservations:
+        wanted |= desk.urgent[chunk]
+    step = int(np.argmax(wanted))
+    return step if wanted[step] else None
 
 
 def _looked_at(desk: Desk) -> NDArray[np.int64]:
@@ -53,9 +61,12 @@ def _looked_at(desk: Desk) -> NDArray[np.int64]:
     return candidates
 
 
-def _why(desk: Desk, index: int, behind: int) -> Code:
-    usual = Code.BACKFILLED if behind else Code.FIRST_IN_ORDER
-    return _STARTED.get(Rank(desk.rank[index]), usual)
+def _why(desk: Desk, index: int, behind: bool) -> Code:
+    if desk.rank[index] in _STARTED:
+        return _STARTED[Rank(desk.rank[index])]
+    if desk.urgent[index]:
+        return Code.URGENT
+    return Code.BACKFILLED if behind else Code.FIRST_IN_ORDER
 
 
 def _may_hold(desk: Desk, index: int, held: int) -> bool:

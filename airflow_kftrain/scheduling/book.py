@@ -93,21 +93,18 @@ class Book:
         amounts = [self.grid.pod(podsets[which]) * count for which, _, count in chosen]
         self.amounts = np.vstack((self.amounts, *amounts))
 
-    def reserve(self, podsets: tuple[PodSet, ...], amount: Floats, duration: float, owner: str) -> float:
-        """Hold room for a gang at the earliest instant it fits in all and on nodes; the instant, or infinity."""
+    def earliest(self, podsets: tuple[PodSet, ...], amount: Floats, duration: float) -> float:
+        """The first instant at which a gang fits for ``duration``, in all and on nodes; infinity when there is none."""
         if not self.ever_fits(podsets):
             return float(np.inf)
         start = self.profile.earliest(amount, duration)
-        later = np.unique(self.ends[self.ends > start])
-        instants = np.append(start, later)
+        if not np.isfinite(start):
+            return start
+        instants = np.append(start, np.unique(self.ends[self.ends > start]))
         found = first_good(
             len(instants), lambda i: self._fits_at(podsets, amount, float(instants[i]), duration)
         )
-        if not np.isfinite(start) or found is None:
-            return float(np.inf)
-        start = float(instants[found])
-        self._hold(podsets, amount, start, start + duration, owner)
-        return start
+        return float(np.inf) if found is None else float(instants[found])
 
     def _fits_at(self, podsets: tuple[PodSet, ...], amount: Floats, start: float, duration: float) -> bool:
         if not self.profile.fits(amount, start, start + duration):
@@ -122,9 +119,8 @@ class Book:
         empty = np.maximum(self.grid.allocatable - self.grid.foreign, 0.0)
         return pack(self.grid, empty, podsets) is not None
 
-    def _hold(
-        self, podsets: tuple[PodSet, ...], amount: Floats, start: float, end: float, owner: str
-    ) -> None:
+    def hold(self, podsets: tuple[PodSet, ...], amount: Floats, start: float, end: float, owner: str) -> None:
+        """Hold room for a gang from ``start`` (as :meth:`earliest` found it) until ``end``."""
         held = np.zeros_like(self.free)
         for which, node, count in self._chosen_at(podsets, start, end) or ():
             held[node] += self.grid.pod(podsets[which]) * count

@@ -29,6 +29,7 @@ class Desk:
 
     :param stay: seconds for which room must be free when a gang starts; shape (n,)
     :param rank: class of each waiting gang; shape (n,)
+    :param urgent: which must start within the look-ahead to meet their deadlines; shape (n,)
     :param order: indices into the queue, first to look at first
     :param settled: which gangs start or have a reservation; shape (n,)
     :param looked: how many of ``order`` were looked at
@@ -47,6 +48,7 @@ class Desk:
     promises: Promises
     stay: Floats
     rank: NDArray[np.int64]
+    urgent: Bools
     order: NDArray[np.int64]
     settled: Bools
     able: Bools
@@ -140,19 +142,24 @@ class Desk:
         end = self.book.now + stay
         self.decisions.append(Start(request, reason, self.name, placement, size, window, end))
 
-    def reserve(self, index: int, code: Code) -> float:
-        """Hold room for the gang at ``index`` from the earliest instant; the instant, infinity when there is none."""
+    def reserve(self, index: int, code: Code, latest: float = np.inf) -> bool:
+        """Hold room for the gang at ``index`` from the earliest instant, if that is not after ``latest``."""
         request, book = self.queue.requests[index], self.book
         stay = float(self.queue.expected[index])
-        free = book.free_gpus
-        start = book.reserve(request.least, self.queue.amounts[index], stay, request.id)
-        if np.isfinite(start):
-            self.settled[index] = True
-            self.reserved[index] = start
-            gpus = int(self.queue.gpus[index])
-            numbers = {**self.facts(index), "start": start, "frees": max(0, gpus - free)}
-            self.decisions.append(Reserve(request.id, Reason(code, numbers), self.name, start, start + stay))
-        return start
+        start = book.earliest(request.least, self.queue.amounts[index], stay)
+        if not np.isfinite(start) or start > latest:
+            return False
+        gpus = int(self.queue.gpus[index])
+        numbers = {**self.facts(index), "start": start, "frees": max(0, gpus - book.free_gpus)}
+        book.hold(request.least, self.queue.amounts[index], start, start + stay, request.id)
+        self.settled[index] = True
+        self.reserved[index] = start
+        self.decisions.append(Reserve(request.id, Reason(code, numbers), self.name, start, start + stay))
+        return True
+
+    def latest(self, index: int) -> float:
+        """When the gang at ``index`` must start to meet its deadline."""
+        return float(self.queue.deadline[index] - self.queue.expected[index])
 
     def facts(self, index: int) -> Numbers:
         """The numbers that most reasons want."""

@@ -1,8 +1,8 @@
 """The order in which waiting gangs are looked at.
 
-Ranks, lower first: gangs that freed capacity belongs to; who has waited beyond the guard; urgent by latest start, as
-far as predictions can be trusted; the rest by shortest predicted service (GPUs x seconds) with ageing, priority, fair
-share and slack; Airflow backfill runs. Work that is probably late stands back within its rank, and ages back.
+Ranks, lower first: gangs that freed capacity belongs to; who has waited beyond the guard; everybody else; Airflow
+backfill runs. Within a rank the shortest predicted service (GPUs x seconds) comes first, with ageing, priority, fair
+share and slack until the deadline. Work that is probably late stands back within its rank, and ages back.
 Equal keys keep the order of submission, then of ids.
 """
 
@@ -28,9 +28,8 @@ class Rank(enum.IntEnum):
 
     CLAIMED = 0
     GUARDED = 1
-    URGENT = 2
-    PLAIN = 3
-    BACKFILL_RUN = 4
+    PLAIN = 2
+    BACKFILL_RUN = 3
 
 
 @dataclass
@@ -141,19 +140,19 @@ def in_time(queue: Queue, now: float) -> Floats:
     return np.where(np.isfinite(queue.deadline), chance, 1.0)
 
 
-def ranks(
-    queue: Queue, now: float, look_ahead: float, claimed: frozenset[str], settings: PlannerSettings
-) -> NDArray[np.int64]:
+def ranks(queue: Queue, now: float, claimed: frozenset[str], settings: PlannerSettings) -> NDArray[np.int64]:
     """The class of each gang; shape (n,)."""
-    latest = queue.deadline - queue.expected
     rank = np.where(queue.least, Rank.BACKFILL_RUN, Rank.PLAIN)
-    if look_ahead > 0:
-        urgent = (latest - now <= look_ahead) & (latest >= now)
-        rank[urgent] = Rank.URGENT
     rank[now - queue.submitted >= settings.guard] = Rank.GUARDED
     if claimed:
         rank[[request.id in claimed for request in queue.requests]] = Rank.CLAIMED
     return rank.astype(np.int64)
+
+
+def urgent(queue: Queue, now: float, look_ahead: float) -> Bools:
+    """Who must start within ``look_ahead``, and still can, to meet a deadline."""
+    latest = queue.deadline - queue.expected
+    return (latest >= now) & (latest <= now + look_ahead) & (look_ahead > 0)
 
 
 def order(
@@ -161,7 +160,6 @@ def order(
 ) -> NDArray[np.int64]:
     """Indices into ``queue``, first to look at first; the same whatever order the requests came in."""
     key = service_key(queue, now, shares, settings)
-    key = np.where(rank == Rank.URGENT, queue.deadline - queue.expected, key)
     key = np.where(rank <= Rank.GUARDED, queue.submitted, key)
     if len(np.unique(queue.submitted)) == len(queue):
         return np.lexsort((queue.submitted, key, rank))

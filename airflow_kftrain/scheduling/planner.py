@@ -18,7 +18,7 @@ from airflow_kftrain.scheduling.fit import grid_of
 from airflow_kftrain.scheduling.forecast import Calibration, Eta, raw_wait
 from airflow_kftrain.scheduling.lending import lend, recall
 from airflow_kftrain.scheduling.model import Partition, Request, Running, Snapshot
-from airflow_kftrain.scheduling.ordering import Queue, order, queue_of, ranks
+from airflow_kftrain.scheduling.ordering import Queue, order, queue_of, ranks, urgent
 from airflow_kftrain.scheduling.preemption import preempt_by_service
 from airflow_kftrain.scheduling.promises import Promises
 from airflow_kftrain.scheduling.reasons import Code, Reason
@@ -136,7 +136,7 @@ def _desk(
     ahead = look_ahead(
         snapshot.prediction_error.get(partition.name), settings.look_ahead, settings.error_limit
     )
-    rank = ranks(queue, now, ahead, claimed, settings)
+    rank = ranks(queue, now, claimed, settings)
     able = (queue.amounts <= book.usable).all(axis=1) & (queue.not_before <= now)
     return Desk(
         snapshot=snapshot,
@@ -146,6 +146,7 @@ def _desk(
         promises=promises,
         stay=_stay(queue, promises, settings),
         rank=rank,
+        urgent=urgent(queue, now, ahead),
         order=order(queue, rank, now, snapshot.shares, settings),
         settled=np.zeros(len(queue), dtype=bool),
         able=able,
