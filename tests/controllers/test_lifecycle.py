@@ -225,9 +225,10 @@ async def test_b25_a_pod_that_ends_well_because_it_was_deleted_is_no_success(sta
 
 @pytest.mark.parametrize("last", range(1, 6))
 async def test_b25_a_suspension_cut_short_and_resumed_is_no_success(stage, cluster, last):
-    """The controller dies while it suspends; before another one looks, the user resumes."""
+    """The controller dies while it suspends; before another one looks, the user resumes: a whole new gang."""
     first = await stage("PyTorchJob", acting=(mortal := Mortal(cluster, None)))
     await running(first, manifest("pt-1-3", node=True))
+    old = {pod["metadata"]["uid"] for pod in (await first.pods()).values()}
     await first.change("job", {"runPolicy": {"suspend": True}})
     mortal.die_after(last)
     with contextlib.suppress(Killed):
@@ -240,7 +241,9 @@ async def test_b25_a_suspension_cut_short_and_resumed_is_no_success(stage, clust
             await second.terminated(name, 0)
     await second.play()
     assert conditions(second)[-1] == "Running=True"
-    assert len(await second.pods()) == 4
+    new = {pod["metadata"]["uid"] for pod in (await second.pods()).values()}
+    assert len(new) == 4
+    assert not old & new
 
 
 async def old_pod(stage):
