@@ -14,11 +14,12 @@ from typing import Any
 
 from airflow_kftrain.jobs.durations import format_duration
 from airflow_kftrain.jobs.frameworks import framework
-from airflow_kftrain.jobs.gang import Gang, distinct_events
+from airflow_kftrain.jobs.gang import Gang
 from airflow_kftrain.jobs.limits import Limit, LimitSeconds
 from airflow_kftrain.jobs.spec import ReplicaSpec, TrainingJobSpec
 from airflow_kftrain.jobs.status import JobStatus, State, is_suspended, parse_time
 from airflow_kftrain.jobs.times import JobTimes, admitted_at, resumed_at, suspended_at
+from airflow_kftrain.jobs.waits import distinct_events
 
 NUDGE_AFTER = 10.0
 """Seconds after admission without any pod; then the job is touched once, as operators were seen to look away."""

@@ -183,6 +183,10 @@ class Observer:
         event = conclude(self._ref, step, look, progress=progress, now=self._clock.now())
         if step.breach is not None:
             await self._stop(jobs.cluster, event.message)
+        else:
+            self._say(
+                f"{self._ref} has {'succeeded' if event.end == 'succeeded' else f'failed: {event.message}'}"
+            )
         return event
 
     async def _let_settle(
