@@ -14,8 +14,9 @@ from tests.controlplane.build import BuildError, build, missing_programs
 from tests.controlplane.rig import OperatorSpec, Rig
 from tests.support.requires import unavailable
 
-GANG_NAMESPACE = "operator-gang"
-PLAIN_NAMESPACE = "operator-plain"
+# An operator makes at most 20 calls a second: several of them share the work.
+GANG_NAMESPACES = ("operator-gang-0", "operator-gang-1", "operator-gang-2")
+PLAIN_NAMESPACES = ("operator-plain-0",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,8 +41,11 @@ def programs() -> None:
 
 @pytest.fixture(scope="session")
 def rig(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """The running control plane, with one training operator in gang mode and one without."""
-    operators = (OperatorSpec(GANG_NAMESPACE, gang=True), OperatorSpec(PLAIN_NAMESPACE, gang=False))
+    """The running control plane, with training operators in gang mode and without."""
+    operators = (
+        *(OperatorSpec(name, gang=True) for name in GANG_NAMESPACES),
+        *(OperatorSpec(name, gang=False) for name in PLAIN_NAMESPACES),
+    )
     running = Rig(tmp_path_factory.mktemp("rig"), operators=operators, nodes=12)
     running.start()
     try:

@@ -53,12 +53,15 @@ class Rig:
 
     :param operators: training operators to run; one webhook validates in all of their namespaces
     :param nodes: played nodes, each with 8 GPUs
+
+    ``operator_metrics`` has, by namespace, where each training operator tells how busy it is.
     """
 
     folder: Path
     operators: tuple[OperatorSpec, ...] = ()
     nodes: int = 8
     parts: dict[str, Part] = field(default_factory=dict)
+    operator_metrics: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._ports = iter(free_ports(16 + 3 * len(self.operators)))
@@ -276,6 +279,7 @@ class Rig:
 
     def _training_operator(self, spec: OperatorSpec, webhook_port: int) -> Part:
         metrics, probe = next(self._ports), next(self._ports)
+        self.operator_metrics[spec.namespace] = f"http://127.0.0.1:{metrics}/metrics"
         name = f"training-operator-{spec.namespace}"
         command = [
             program_path("training-operator"),

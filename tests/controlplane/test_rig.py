@@ -12,7 +12,7 @@ from airflow_kftrain.cluster.client import Cluster, Object
 from airflow_kftrain.cluster.resources import PODS, XGBOOSTJOBS
 from airflow_kftrain.cluster.watch import Changed, list_and_watch
 from airflow_kftrain.exceptions import Forbidden
-from tests.controlplane.conftest import GANG_NAMESPACE
+from tests.controlplane.conftest import GANG_NAMESPACES
 from tests.controlplane.parts import Part, PartFailed, answers, free_ports
 from tests.controlplane.rig import Rig
 
@@ -118,7 +118,7 @@ async def test_the_operator_s_webhook_refuses_a_job_by_its_own_rule(cluster: Clu
         },
     }
     with pytest.raises(Forbidden, match="must have at least one container with name xgboost"):
-        await cluster.create(XGBOOSTJOBS, job, GANG_NAMESPACE)
+        await cluster.create(XGBOOSTJOBS, job, GANG_NAMESPACES[0])
 
 
 async def test_a_person_without_a_role_may_not_list_pods(rig: Rig) -> None:

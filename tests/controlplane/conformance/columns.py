@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,20 +18,22 @@ from airflow_kftrain.local.apiserver import ApiServer
 from airflow_kftrain.local.binder import Binder
 from airflow_kftrain.local.kubelet import Kubelet, LogBook
 from airflow_kftrain.local.nodes import make_nodes
+from tests.controlplane.conformance.busy import Operators
 from tests.controlplane.conformance.ends import PlayedPods, Processes
 from tests.controlplane.conformance.play import Column
-from tests.controlplane.conftest import GANG_NAMESPACE, PLAIN_NAMESPACE
+from tests.controlplane.conftest import GANG_NAMESPACES, PLAIN_NAMESPACES
 from tests.controlplane.rig import Rig
 
-OURS = {True: "conformance-gang", False: "conformance-plain"}
+OURS = {True: ("conformance-gang",), False: ("conformance-plain",)}
 
 
 @contextlib.asynccontextmanager
 async def training_operator(rig: Rig) -> AsyncIterator[Column]:
     """The real operator on the real API."""
     async with Cluster.from_kubeconfig(str(rig.kubeconfig)) as cluster:
-        namespaces = {True: GANG_NAMESPACE, False: PLAIN_NAMESPACE}
-        yield Column("training operator", cluster, namespaces, PlayedPods(cluster))
+        namespaces = {True: GANG_NAMESPACES, False: PLAIN_NAMESPACES}
+        async with Operators(rig.operator_metrics).watched() as operators:
+            yield Column("training operator", cluster, namespaces, PlayedPods(cluster), operators)
 
 
 @contextlib.asynccontextmanager
@@ -76,8 +79,8 @@ async def ours_locally(folder: Path) -> AsyncIterator[Column]:
 @contextlib.asynccontextmanager
 async def _controllers(cluster: Cluster) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
-        for gang, namespace in OURS.items():
-            manager = ControllerManager(cluster, gang_scheduling=gang, namespaces=[namespace])
+        for gang, namespaces in OURS.items():
+            manager = ControllerManager(cluster, gang_scheduling=gang, namespaces=namespaces)
             await stack.enter_async_context(_running(manager))
         yield
 
@@ -96,7 +99,7 @@ async def _running(part: ControllerManager | Binder | Kubelet) -> AsyncIterator[
 
 
 async def _add_namespaces(cluster: Cluster) -> None:
-    for name in OURS.values():
+    for name in itertools.chain(*OURS.values()):
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         with contextlib.suppress(AlreadyExists):
             await cluster.create(NAMESPACES, namespace)

@@ -26,8 +26,8 @@ CONTROLLERS: tuple[Known, ...] = (
     Known(
         "worker-lost",
         "*",
-        "under OnFailure a lost worker of an XGBoostJob is made anew, as those of the other kinds are; the operator fails "
-        "the job",
+        "under OnFailure a lost worker of an XGBoostJob is made anew, as those of the other kinds are; "
+        "the operator fails the job",
     ),
     Known(
         "*-exitcode",

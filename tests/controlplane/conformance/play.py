@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_kftrain.cluster.client import Cluster, Object
 from airflow_kftrain.cluster.resources import PODS
 from airflow_kftrain.exceptions import ApiError, NotFound
+from tests.controlplane.conformance.busy import Busy, NeverBusy
 from tests.controlplane.conformance.cases import Case, Change, Create, Delete, End, LosePod, Pass, Step, Until
 from tests.controlplane.conformance.ends import PodEnder
 from tests.controlplane.conformance.record import Record, checkpoint, history
@@ -25,7 +27,10 @@ FORGOTTEN_SECONDS = 5.0
 """A running job without pods after so long is nudged."""
 
 QUIET_SECONDS = 2.0
-"""Nothing changes for so long: whatever the controllers do, they have done."""
+"""Nothing changes for so long, and the controllers were idle meanwhile: whatever they do, they have done."""
+
+SETTLE_SECONDS = 90.0
+"""How long it may take until nothing changes any more."""
 
 CONCURRENT_CASES = 8
 """The real operator makes 20 calls a second; more cases at once only wait for each other."""
@@ -38,13 +43,14 @@ Goal = Callable[[JobWorld], bool]
 class Column:
     """One way to run a job: an API server, its controllers, and the namespaces they see to.
 
-    :param namespaces: by whether they work in gang mode
+    :param namespaces: by whether they work in gang mode; cases are spread over them
     """
 
     title: str
     cluster: Cluster
-    namespaces: Mapping[bool, str]
+    namespaces: Mapping[bool, Sequence[str]]
     ender: PodEnder
+    busy: Busy = field(default_factory=NeverBusy)
 
     async def play(self, cases: Sequence[Case]) -> dict[str, Record]:
         """Play all cases, several at a time."""
@@ -52,28 +58,30 @@ class Column:
         records: dict[str, Record] = {}
         async with contextlib.AsyncExitStack() as stack:
             worlds = {
-                gang: await stack.enter_async_context(World(self.cluster, namespace).watched())
-                for gang, namespace in self.namespaces.items()
+                name: await stack.enter_async_context(World(self.cluster, name).watched())
+                for name in itertools.chain(*self.namespaces.values())
             }
+            turns = {gang: itertools.cycle(names) for gang, names in self.namespaces.items()}
 
-            async def play(case: Case) -> None:
+            async def play(case: Case, namespace: str) -> None:
                 async with gate:
-                    world = worlds[case.gang].job(case.manifest["metadata"]["name"])
-                    records[case.name] = await _Player(self, case, world).play()
+                    world = worlds[namespace].job(case.manifest["metadata"]["name"])
+                    records[case.name] = await _Player(self, case, namespace, world).play()
 
             async with asyncio.TaskGroup() as group:
                 for case in cases:
-                    group.create_task(play(case))
+                    group.create_task(play(case, next(turns[case.gang])))
         return records
 
 
 class _Player:
     """One case in one column."""
 
-    def __init__(self, column: Column, case: Case, world: JobWorld) -> None:
+    def __init__(self, column: Column, case: Case, namespace: str, world: JobWorld) -> None:
         self._cluster = column.cluster
         self._ender = column.ender
-        self._namespace = column.namespaces[case.gang]
+        self._busy = column.busy
+        self._namespace = namespace
         self._case = case
         self._world = world
         self._names = {self._namespace: "NAMESPACE", **column.ender.names}
@@ -88,13 +96,16 @@ class _Player:
                 checkpoints[step.title] = {"refused": error.status}
                 break
             reached = await self._reach(_GOALS[step.until])
-            quiet = await self._world.quiet(QUIET_SECONDS, REACH_SECONDS)
+            quiet = await self._world.quiet(QUIET_SECONDS, SETTLE_SECONDS, self._last_idle)
             shown = checkpoint(self._world, before, self._names)
             checkpoints[step.title] = shown | {"reached": reached, "quiet": quiet}
             before = {name: pod["metadata"]["uid"] for name, pod in self._world.pods.items()}
         record = Record({"steps": checkpoints, **history(self._world, self._names)})
         await self._remove()
         return record
+
+    def _last_idle(self) -> float:
+        return self._busy.last_idle(self._namespace, self._case.manifest["kind"])
 
     async def _reach(self, goal: Goal) -> bool:
         """Whether the goal was reached; a job that the operator forgot is nudged once.

@@ -11,6 +11,7 @@ import pytest
 from tests.controlplane.conformance import columns
 from tests.controlplane.conformance.compare import Comparison, compare
 from tests.controlplane.conformance.known import CONTROLLERS, LOCAL
+from tests.controlplane.conformance.play import Column
 from tests.controlplane.conformance.record import Record
 from tests.controlplane.conformance.table import CASES
 from tests.controlplane.rig import Rig
@@ -21,26 +22,28 @@ Records = dict[str, Record]
 
 
 @pytest.fixture(scope="module")
-def on_the_real_api(rig: Rig) -> tuple[Records, Records]:
-    """What the operator made of the table, and what our controllers did, side by side on one API."""
-
-    async def play() -> tuple[Records, Records]:
-        async with contextlib.AsyncExitStack() as stack:
-            operator = await stack.enter_async_context(columns.training_operator(rig))
-            ours = await stack.enter_async_context(columns.ours_on_the_real_api(rig))
-            first, second = await asyncio.gather(operator.play(CASES), ours.play(CASES))
-            return first, second
-
-    return asyncio.run(play())
+def operator(rig: Rig) -> Records:
+    """What the training operator made of the table."""
+    return _played(columns.training_operator(rig))
 
 
 @pytest.fixture(scope="module")
-def on_the_local_cluster(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Records:
+def ours(rig: Rig) -> Records:
+    """What our controllers made of it on the same API."""
+    return _played(columns.ours_on_the_real_api(rig))
+
+
+@pytest.fixture(scope="module")
+def on_the_local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Records:
     """What our controllers made of the table on the local cluster."""
 
+    return _played(columns.ours_locally(tmp_path_factory.mktemp("local")))
+
+
+def _played(column: contextlib.AbstractAsyncContextManager[Column]) -> Records:
     async def play() -> Records:
-        async with columns.ours_locally(tmp_path_factory.mktemp("local")) as column:
-            return await column.play(CASES)
+        async with column as ready:
+            return await ready.play(CASES)
 
     return asyncio.run(play())
 
@@ -59,24 +62,21 @@ def report(capsys: pytest.CaptureFixture[str]) -> Callable[[Comparison], None]:
     return show
 
 
-def test_every_job_of_the_table_was_played(on_the_real_api: tuple[Records, Records]) -> None:
-    operator, ours = on_the_real_api
+def test_every_job_of_the_table_was_played(operator: Records, ours: Records) -> None:
     assert operator.keys() == ours.keys() == {case.name for case in CASES}
 
 
 def test_our_controllers_do_what_the_training_operator_does(
-    on_the_real_api: tuple[Records, Records], report: Callable[[Comparison], None]
+    operator: Records, ours: Records, report: Callable[[Comparison], None]
 ) -> None:
-    operator, ours = on_the_real_api
     report(compare("training operator", "ours on the real API", operator, ours, CONTROLLERS))
 
 
 def test_the_local_cluster_does_what_the_training_operator_does(
-    on_the_real_api: tuple[Records, Records],
+    operator: Records,
     on_the_local_cluster: Records,
     report: Callable[[Comparison], None],
 ) -> None:
-    operator, _ = on_the_real_api
     report(compare("training operator", "ours on the local cluster", operator, on_the_local_cluster, LOCAL))
 
 

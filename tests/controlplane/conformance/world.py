@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self
 
@@ -12,6 +13,7 @@ from airflow_kftrain.cluster.informer import Informer
 from airflow_kftrain.cluster.resources import EVENTS, PODGROUPS, PODS, SERVICES, Resource
 from tests.controlplane.conformance.cases import KINDS
 
+HEARD_SECONDS = 0.5
 JOB_NAME = "training.kubeflow.org/job-name"
 _JOBS = tuple(kind.resource for kind in KINDS.values())
 
@@ -68,16 +70,20 @@ class JobWorld:
                     await self.changed.wait()
         return holds(self)
 
-    async def quiet(self, quiet_seconds: float, seconds: float) -> bool:
-        """Whether within ``seconds`` nothing changed for ``quiet_seconds``."""
+    async def quiet(self, quiet_seconds: float, seconds: float, last_idle: Callable[[], float]) -> bool:
+        """Whether within ``seconds`` nothing changed for ``quiet_seconds``, with idle controllers since the change."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
+                since = time.monotonic()
                 while True:
                     self.changed.clear()
                     try:
                         await asyncio.wait_for(self.changed.wait(), quiet_seconds)
+                        since = time.monotonic()
                     except TimeoutError:
-                        return True
+                        # The controllers may hear of the change a little later than we do.
+                        if last_idle() > since + HEARD_SECONDS:
+                            return True
         return False
 
 
