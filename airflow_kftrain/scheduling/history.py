@@ -92,6 +92,8 @@ class History:
         self._recent.append(abs(log - math.log(guess.p50)))
         self._recalibrate(run, log, guess)
         for depth, name in enumerate(_names(run.key, run.gpus, run.share)):
+            if name is None:
+                continue
             level = self._levels.get(name)
             if level is None:
                 kept = self._narrow if depth < 2 and run.key else self._broad
@@ -134,8 +136,8 @@ class History:
     def _narrowest(self, key: str, gpus: int, share: str) -> tuple[int, tuple[object, ...], _Level | None]:
         names = _names(key, gpus, share)
         for depth, name in enumerate(names):
-            level = self._levels.get(name)
-            if level is not None and level.logs:
+            level = self._levels.get(name) if name is not None else None
+            if name is not None and level is not None and level.logs:
                 return depth, name, level
         return len(names), ("nothing",), None
 
@@ -162,9 +164,15 @@ class History:
             shift[i] += _STEP * (quantile if longer else quantile - 1.0)
 
 
-def _names(key: str, gpus: int, share: str) -> list[tuple[object, ...]]:
-    names: list[tuple[object, ...]] = [(key, gpus), (key,)] if key else [("", "keyless"), ("", "none")]
-    return [*names, ("share", share, gpus) if share else ("", "shareless"), ("size", gpus), ("all",)]
+def _names(key: str, gpus: int, share: str) -> list[tuple[object, ...] | None]:
+    """The levels of the hierarchy, narrowest first; None for one that a run without key or share does not have."""
+    return [
+        (key, gpus) if key else None,
+        (key,) if key else None,
+        ("share", share, gpus) if share else None,
+        ("size", gpus),
+        ("all",),
+    ]
 
 
 def _quantile(ordered: Sequence[float], q: float) -> float:
