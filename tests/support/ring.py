@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import socket
@@ -45,15 +46,38 @@ def gradient(model: list[float], rows: list[tuple[list[float], float]]) -> list[
     return total
 
 
+def step(model: list[float], summed: list[float], world: int) -> list[float]:
+    return [w - 0.1 * g / world for w, g in zip(model, summed, strict=True)]
+
+
+def add(vectors: list[list[float]]) -> list[float]:
+    """The sum, exactly rounded, so that it is the same in whatever order members join."""
+    return [math.fsum(column) for column in zip(*vectors, strict=True)]
+
+
+def digest_of(model: list[float]) -> str:
+    return hashlib.sha256(json.dumps(model).encode()).hexdigest()[:16]
+
+
+def trained_on(ranks: list[int], steps: int = 50) -> str:
+    """The digest of the model that a gang of these ranks ends with, computed in one process."""
+    shards, model = [shard(rank) for rank in ranks], [0.0] * FEATURES
+    for _ in range(steps):
+        parts = [gradient(model, rows) for rows in shards]
+        model = step(model, add(parts), len(ranks))
+    return digest_of(model)
+
+
 class Gang:
     """Sums vectors over all ranks: rank 0 listens, the others connect to it."""
 
     def __init__(self, rank: int, world: int, address: str, port: int) -> None:
         self.rank, self.world, self.peers = rank, world, []
         if rank == 0:
-            listener = socket.create_server(("", port))
-            listener.settimeout(120)
-            self.peers = [listener.accept()[0] for _ in range(world - 1)]
+            # Kept open to the end: a second gang on this port cannot slip in after the last member has joined.
+            self.listener = socket.create_server(("", port))
+            self.listener.settimeout(120)
+            self.peers = [self.listener.accept()[0] for _ in range(world - 1)]
         else:
             self.peers = [self._connect(address, port)]
         for peer in self.peers:
@@ -72,8 +96,7 @@ class Gang:
 
     def sum(self, vector: list[float]) -> list[float]:
         if self.rank == 0:
-            parts = [vector] + [self._receive(peer) for peer in self.peers]
-            total = [sum(column) for column in zip(*parts, strict=True)]
+            total = add([vector] + [self._receive(peer) for peer in self.peers])
             for peer in self.peers:
                 self._send(peer, total)
             return total
@@ -121,8 +144,8 @@ def main() -> int:
     record(options.record, "start")
     gang = Gang(rank, world, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     rows, model = shard(rank), [0.0] * FEATURES
-    for step in range(options.steps):
-        if step == options.steps // 2:
+    for number in range(options.steps):
+        if number == options.steps // 2:
             record(options.record, "half")
             while options.hold and not Path(options.hold).exists():
                 time.sleep(0.05)
@@ -131,10 +154,10 @@ def main() -> int:
                 record(options.record, "end", code=int(code))
                 return int(code)
         summed = gang.sum(gradient(model, rows))
-        model = [w - 0.1 * g / world for w, g in zip(model, summed, strict=True)]
-        if rank == 0 and step % 10 == 0:
-            print("KFTRAIN", json.dumps({"progressPercentage": 100 * step // options.steps}), flush=True)
-    digest = hashlib.sha256(json.dumps(model).encode()).hexdigest()[:16]
+        model = step(model, summed, world)
+        if rank == 0 and number % 10 == 0:
+            print("KFTRAIN", json.dumps({"progressPercentage": 100 * number // options.steps}), flush=True)
+    digest = digest_of(model)
     print(f"rank {rank} of {world} ends with model {digest}", flush=True)
     record(options.record, "end", code=0, model=digest)
     return 0

@@ -45,6 +45,14 @@ async def test_a_program_that_is_not_there_says_so():
     assert (code, output) == (127, b'exec: "no-such-program": no such file, or not on PATH\n')
 
 
+async def test_a_process_gets_its_own_environment_and_nothing_of_ours(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "a-secret")
+    output: list[bytes] = []
+    await start(launch("env", MINE="1")).run(output.append)
+    names = {line.split(b"=")[0] for line in b"".join(output).splitlines()}
+    assert names == {b"PATH", b"LANG", b"MINE"}
+
+
 async def test_all_output_of_a_process_that_writes_much_and_ends_at_once_arrives():
     script = "import sys; sys.stdout.buffer.write(b'x' * 3_000_000)"
     code, output = await run(sys.executable, "-c", script)
