@@ -147,8 +147,10 @@ class Desk:
         request, book = self.queue.requests[index], self.book
         stay = float(self.queue.expected[index])
         start = book.earliest(request.least, self.queue.amounts[index], stay)
-        if not np.isfinite(start) or start > latest:
-            return False
+        if not book.now < start <= latest or not np.isfinite(start):
+            return (
+                False  # what fits now and does not start is kept from it by a promise: holding would not help
+            )
         gpus = int(self.queue.gpus[index])
         numbers = {**self.facts(index), "start": start, "frees": max(0, gpus - book.free_gpus)}
         book.hold(request.least, self.queue.amounts[index], start, start + stay, request.id)
@@ -180,6 +182,12 @@ class Desk:
         """Able gangs that neither start nor have a reservation, in order."""
         looked = self.order[: self.looked]
         left = looked[~self.settled[looked] & self.able[looked]]
+        return [int(index) for index in left[:limit]]
+
+    def unserved(self, limit: int) -> list[int]:
+        """Gangs that neither start nor have a reservation, in order, those too large for the partition included."""
+        looked = self.order[: self.looked]
+        left = looked[~self.settled[looked] & (self.queue.not_before[looked] <= self.book.now)]
         return [int(index) for index in left[:limit]]
 
     def blocked(self, limit: int) -> list[int]:
@@ -235,4 +243,6 @@ class Desk:
             for name, asks, has in zip(self.book.grid.axes, amount, self.book.usable, strict=True)
             if asks > has
         ]
-        return f"{self.name} is too small ({', '.join(short)})"
+        borrows = self.book.grid.partition.borrowing != 0
+        hint = "; no other partition lends it so much now" if borrows else ""
+        return f"{self.name} is too small ({', '.join(short)}){hint}"

@@ -134,7 +134,7 @@ def _spread(free: Floats, pod: Floats, count: int, eligible: Bools) -> list[tupl
     emptiest = np.argsort(-slots, kind="stable")
     filled = np.cumsum(slots[emptiest])
     whole = int(np.searchsorted(filled, count, side="right"))  # nodes that are filled to the brim
-    placed = [(int(node), int(slots[node])) for node in emptiest[:whole]]
+    placed = [(int(node), int(slots[node])) for node in emptiest[:whole] if slots[node]]
     rest = count - (int(filled[whole - 1]) if whole else 0)
     if rest:
         others = emptiest[whole:]

@@ -42,7 +42,11 @@ def raw_wait(desk: Desk, index: int) -> float:
     if own is None:
         own = profile.earliest(queue.amounts[index], float(queue.expected[index]))
     place = int(np.flatnonzero(desk.order == index)[0])
-    ahead = [i for i in desk.order[:place] if int(i) not in desk.started]
+    ahead = [
+        i
+        for i in desk.order[:place]
+        if int(i) not in desk.started and int(i) not in desk.reserved and desk.able[i]
+    ]
     work = float((_units(desk, queue.amounts[ahead]) * queue.expected[ahead]).sum())
     return max(0.0, own - desk.book.now, _time_for(desk, work) if own == math.inf or work else 0.0)
 

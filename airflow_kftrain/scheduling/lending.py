@@ -53,7 +53,7 @@ def lend(desks: Mapping[str, Desk]) -> None:
         return
     ledger = Ledger(desks)
     for borrower in borrowers:
-        for index in borrower.waiting(LOOKED):
+        for index in borrower.unserved(LOOKED):
             for lender in sorted(lenders, key=lambda desk: (-desk.book.free_gpus, desk.name)):
                 if lender is not borrower and borrow(borrower, index, lender, ledger):
                     break
