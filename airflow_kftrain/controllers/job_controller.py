@@ -29,6 +29,9 @@ from airflow_kftrain.exceptions import ApiError, ApiUnreachable, NotFound
 RESUME_CHECK_SECONDS = 5.0
 """How often a resumed job looks for pods of its last admission, beside being told of their end."""
 
+LOOK_AGAIN_SECONDS = 300.0
+"""How often a job that is to run is looked at although nothing is known to have changed: lost news is not for ever."""
+
 OTHERS_GROUP_SECONDS = 30.0
 """How often a job looks whether the PodGroup in the place of its own is gone, beside being told."""
 
@@ -124,7 +127,10 @@ class JobController:
             draft.start()
         self.reconciler.judge(job, draft)
         await self._write_status(turn)
-        return None if draft.finished else limits.until_deadline(job, draft.start_time, draft.now)
+        if draft.finished:
+            return None
+        remaining = limits.until_deadline(job, draft.start_time, draft.now)
+        return LOOK_AGAIN_SECONDS if remaining is None else min(remaining, LOOK_AGAIN_SECONDS)
 
     async def reconcile_pods(self, turn: Turn, replica: ReplicaView) -> None:
         """Make missing pods of a replica type; delete surplus ones, and failed ones that are to be made anew."""

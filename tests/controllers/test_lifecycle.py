@@ -538,6 +538,14 @@ async def test_a_status_written_by_another_is_read_again(stage):
     assert conditions(stage)[-1] == "Running=True"
 
 
+async def test_a_running_job_is_looked_at_now_and_then(stage):
+    stage = await stage("XGBoostJob")
+    await running(stage, manifest("xgb-1-2"))
+    assert stage.look_again[NAMESPACE, "job"] == 300
+    await stage.end("job-master-0", 0)
+    assert stage.look_again[NAMESPACE, "job"] is None
+
+
 async def test_a_turn_that_changes_nothing_writes_nothing(stage):
     stage = await stage("XGBoostJob")
     await running(stage, manifest("xgb-1-2"))
