@@ -121,7 +121,7 @@ class LocalCluster:
         try:
             with self._home.log.open("ab") as log:
                 starter = subprocess.Popen(
-                    [sys.executable, "-m", "airflow_kftrain.local.daemon", str(self.home), str(write_end)],
+                    [sys.executable, "-m", "airflow_kftrain.local.detach", str(self.home), str(write_end)],
                     env=daemon_environment(),
                     cwd="/",
                     stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """The process of a local cluster: API server, controllers, binder and kubelet in one event loop.
 
-``python -m airflow_kftrain.local.daemon HOME [READY_FD]``; it leaves its parent, and says over ``READY_FD`` how its
-start went: ``ready`` or the error's text.
+``python -m airflow_kftrain.local.daemon HOME [READY_FD]`` runs it in the foreground; it says over ``READY_FD`` how its
+start went: ``ready`` or the error's text. :mod:`.detach` is how ``kftrain local up`` starts it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,6 @@ def main(arguments: list[str]) -> int:
     """The daemon's whole life; its exit code."""
     home = Home(Path(arguments[0]))
     ready = _Announcement(int(arguments[1]) if len(arguments) > 1 else None)
-    _leave_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Held, not closed: the lock goes with the process.
     try:
@@ -137,13 +136,6 @@ class _Announcement:
             os.write(self._descriptor, text.encode())
         os.close(self._descriptor)
         self._descriptor = None
-
-
-def _leave_parent() -> None:
-    """Become nobody's child, so that the caller has no process to reap, and its terminal's signals do not reach."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
 
 
 if __name__ == "__main__":

@@ -360,6 +360,19 @@ async def test_gpus_of_a_node_are_shared_out(kube: Live):
         await kube.cluster.delete(PODS, name, kube.namespace, grace_period_seconds=0)
 
 
+async def test_a_finished_pods_gpus_go_to_the_next(kube: Live):
+    for name in ("a", "b", "c"):
+        await kube.pod(
+            name,
+            sh("echo $CUDA_VISIBLE_DEVICES"),
+            resources={"limits": {"nvidia.com/gpu": "4"}},
+            pod_nodeSelector={"kubernetes.io/hostname": "node-1"},
+        )
+    for name in ("a", "b", "c"):
+        assert (await kube.ended(name))["status"]["phase"] == "Succeeded"
+        assert await kube.logs(name) == "4,5,6,7\n"
+
+
 async def test_several_containers_and_one_that_fails(kube: Live):
     second = {"name": "second", "image": "acme/test:1", "command": sh("exit 9")}
     first = {"name": "first", "image": "acme/test:1", "command": sh("exit 0")}
