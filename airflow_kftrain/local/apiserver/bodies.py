@@ -34,9 +34,13 @@ def decode(content_type: str, data: bytes) -> Any:
             "application/json, application/yaml"
         )
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise bad_request(f"the body is not JSON: {error}") from error
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
 
 
 def _yaml(data: bytes) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_kftrain.clock import Clock
 from airflow_kftrain.local.apiserver import metadata as meta
-from airflow_kftrain.local.apiserver.errors import bad_request, conflict, success
+from airflow_kftrain.local.apiserver.errors import bad_request, conflict, forbidden, success
 from airflow_kftrain.local.apiserver.kinds import Kind
 from airflow_kftrain.local.apiserver.store import Json, Record, Store
 from airflow_kftrain.local.apiserver.writes import is_over
@@ -19,6 +19,7 @@ FOREGROUND = "foregroundDeletion"
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 _POLICIES = ("Background", "Foreground", "Orphan")
 _DEFAULT_GRACE = 30
+PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,11 @@ class Deleter:
     def delete(self, record: Record, options: DeleteOptions) -> Json:
         """Begin or complete a deletion; returns what the client is told.
 
-        :raises StatusError: 409, a precondition does not hold
+        :raises StatusError: 409, a precondition does not hold; 403, a namespace that always is
         """
         self._check(record, options)
+        if record.kind.kind == "Namespace" and record.name in PERMANENT_NAMESPACES:
+            raise forbidden(record.kind, record.name, "this namespace may not be deleted")
         new = self._marked(record, options)
         if options.dry_run:
             return new

@@ -14,6 +14,7 @@ from airflow_kftrain.local.apiserver import discovery
 from airflow_kftrain.local.apiserver.bodies import PROTOBUF, decode, wanted_form
 from airflow_kftrain.local.apiserver.errors import (
     StatusError,
+    bad_request,
     internal,
     method_not_allowed,
     no_such_path,
@@ -64,6 +65,8 @@ class Frontend:
             return await self._handle(request)
         except StatusError as refusal:
             return _json(refusal.body(), refusal.code)
+        except RecursionError:
+            return _json(bad_request("the object is nested too deeply").body(), 400)
         except (ConnectionResetError, asyncio.CancelledError):
             raise
         except Exception as error:

@@ -9,7 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-_SCHEMA = """
+from airflow_kftrain.exceptions import LocalClusterError
+
+_FORMAT = 1
+_SCHEMA = f"""
+PRAGMA user_version = {_FORMAT};
 CREATE TABLE IF NOT EXISTS objects (id INTEGER PRIMARY KEY, resource TEXT NOT NULL, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 0), value INTEGER NOT NULL);
 """
@@ -52,9 +56,15 @@ class Journal:
     def open(self, committed: Committed) -> tuple[int, list[Row]]:
         """The last revision and all rows that are on disk.
 
+        :raises LocalClusterError: the file is damaged, or of another format
         :param committed: called with the last revision of each transaction, and its error if it failed
         """
-        self._connection = self._connect()
+        try:
+            self._connection = self._connect()
+        except sqlite3.DatabaseError as error:
+            raise LocalClusterError(
+                f"{self._path} cannot be read: {error}; `kftrain local reset` begins anew"
+            ) from error
         self._committed = committed
         found = self._connection.execute("SELECT value FROM revision").fetchone()
         rows = self._connection.execute("SELECT id, resource, data FROM objects").fetchall()
@@ -81,7 +91,11 @@ class Journal:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.executescript(_SCHEMA)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _FORMAT):
+            raise sqlite3.DatabaseError(f"it has format {version}, this version reads {_FORMAT}")
+        if version == 0:
+            connection.executescript(_SCHEMA)
         return connection
 
     def _flush(self) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from airflow_kftrain.jobs.pods import pod_limit, pod_request
 from airflow_kftrain.jobs.resources import format_quantity, parse_quantity
 from airflow_kftrain.local.apiserver.errors import forbidden
 from airflow_kftrain.local.apiserver.kinds import Kind, Registry
-from airflow_kftrain.local.apiserver.store import Change, Json, Store
+from airflow_kftrain.local.apiserver.store import Change, Json, Record, Store
 
 Amounts = dict[str, Fraction]
 # Names that quotas may use for these without a prefix (pkg/quota/v1/evaluator/core).
@@ -64,7 +65,7 @@ class Quotas:
         for kind in self._counted_kinds(hard):
             for record in self._store.list(kind, namespace):
                 if in_scope(spec, kind, record.obj):
-                    for name, amount in usage(kind, record.obj).items():
+                    for name, amount in _usage_of(record).items():
                         if name in used:
                             used[name] += amount
         return used
@@ -92,6 +93,12 @@ class Quotas:
                 if record.obj.get("status") != status:
                     self._store.put(self._quota_kind, {**record.copy(), "status": status})
         self._stale.clear()
+
+
+@lru_cache(maxsize=20_000)
+def _usage_of(record: Record) -> Amounts:
+    """What a stored object counts for; kept, since quotas are counted anew with every change in their namespace."""
+    return usage(record.kind, record.obj)
 
 
 def usage(kind: Kind, obj: Json) -> Amounts:

@@ -16,7 +16,7 @@ from airflow_kftrain.clock import Clock, SystemClock
 from airflow_kftrain.exceptions import LocalClusterError
 from airflow_kftrain.local.apiserver.collector import Collector
 from airflow_kftrain.local.apiserver.custom_kinds import custom_kinds
-from airflow_kftrain.local.apiserver.deletes import Deleter
+from airflow_kftrain.local.apiserver.deletes import PERMANENT_NAMESPACES, Deleter
 from airflow_kftrain.local.apiserver.errors import StatusError
 from airflow_kftrain.local.apiserver.http import BODY_LIMIT, Frontend
 from airflow_kftrain.local.apiserver.journal import Journal
@@ -35,7 +35,7 @@ EVENT_TTL = dt.timedelta(hours=1)
 """How long Events are kept (kube-apiserver's ``--event-ttl``)."""
 
 _SWEEP_SECONDS = 60.0
-_FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_FIRST_NAMESPACES = (*PERMANENT_NAMESPACES, "kube-node-lease")
 
 
 class ApiServer:

@@ -23,8 +23,8 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def encode(value: Any) -> bytes:
-    """Compact UTF-8 JSON."""
-    return _encode(value).encode()
+    """Compact UTF-8 JSON; half a surrogate pair, which no UTF-8 can hold, becomes ``?``."""
+    return _encode(value).encode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,7 +48,8 @@ class Listing:
 
     @property
     def names(self) -> list[str]:
-        return [item["metadata"]["name"] for item in self.items]
+        """All but the ConfigMap that a controller manager puts into every namespace."""
+        return [name for item in self.items if (name := item["metadata"]["name"]) != "kube-root-ca.crt"]
 
 
 class Client(ABC):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -192,8 +193,6 @@ async def test_a_taken_port_is_named(tmp_path: Path):
 
 
 async def test_a_disk_that_refuses_is_told_to_clients(tmp_path: Path):
-    import sqlite3
-
     server = ApiServer(tmp_path / "api")
     await server.start()
     async with HttpApi(server) as api:
@@ -213,3 +212,16 @@ async def test_a_disk_that_refuses_is_told_to_clients(tmp_path: Path):
     async with HttpApi(again) as api:
         assert list(await _listed(api)) == [], "what was not answered as done is not there"
     await again.stop()
+
+
+@pytest.mark.parametrize("damage", ["noise", "another format"])
+async def test_a_state_that_cannot_be_read_says_what_to_do(tmp_path: Path, damage: str):
+    directory = tmp_path / "api"
+    directory.mkdir()
+    if damage == "noise":
+        (directory / "state.db").write_bytes(b"not a database " * 1000)
+    else:
+        with contextlib.closing(sqlite3.connect(directory / "state.db")) as connection:
+            connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(LocalClusterError, match="kftrain local reset"):
+        await ApiServer(directory).start()

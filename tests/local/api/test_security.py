@@ -219,3 +219,31 @@ async def test_two_writers_of_one_version_do_not_both_win(api: HttpApi):
     both = [{**made, "data": {"by": str(i)}} for i in range(8)]
     results = await asyncio.gather(*(api.send("PUT", f"{MAPS}/cm", body) for body in both))
     assert sorted(status for status, _ in results) == [200, *[409] * 7]
+
+
+async def test_services_are_named_as_every_version_allows(api: HttpApi):
+    """Kubernetes 1.37 also takes a leading digit; a name that only some clusters take is refused here."""
+    services = "/api/v1/namespaces/default/services"
+    made = {"metadata": {"name": "1-digit"}, "spec": {"clusterIP": "None"}}
+    refusal = await api.post(services, made, 422)
+    assert "a DNS-1035 label must consist of" in refusal["message"]
+
+
+async def test_the_first_namespaces_stay(api: HttpApi):
+    assert (await api.delete("/api/v1/namespaces/default", 403))["message"].endswith("may not be deleted")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"metadata":{"name":"x"},"data":{"a":NaN}}', 400),
+        (b'{"metadata":{"name":"x"},"data":{"a":"\\ud800"}}', 201),
+        (b'{"metadata":{"name":"x","annotations":{"a":' + b"[" * 800 + b"]" * 800 + b"}}}", 400),
+    ],
+    ids=["a number that is none", "half a surrogate pair", "nested deeper than it is walked"],
+)
+async def test_odd_json_comes_back_as_json(api: HttpApi, body: bytes, code: int):
+    async with api.session.post(MAPS, data=body, headers={"Content-Type": "application/json"}) as answer:
+        assert answer.status == code, await answer.text()
+        json.loads(await answer.read())
+    assert (await api.get(MAPS))["kind"] == "ConfigMapList"
