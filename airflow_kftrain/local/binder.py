@@ -19,6 +19,8 @@ from airflow_kftrain.local.placement import Binding, Placement, Waiting, decide
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
+# Changes come in bursts, a gang's pods one by one: one decision for all.
+_GATHER_SECONDS = 0.01
 _PATIENCE_SECONDS = 0.5
 """A pod that waits shorter is not explained: its gang is still being made, or what held its place is just ending."""
 
@@ -68,6 +70,7 @@ class Binder:
             placement = decide(self._nodes.store.values(), self._present_pods(), self._groups.store.values())
             await self._act(placement)
             await self._wake.wait()
+            await asyncio.sleep(_GATHER_SECONDS)
 
     async def _act(self, placement: Placement) -> None:
         results = await asyncio.gather(*(self._bind(binding) for binding in placement.bindings))

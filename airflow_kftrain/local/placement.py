@@ -93,7 +93,10 @@ def decide(nodes: Iterable[Object], pods: Iterable[Object], pod_groups: Iterable
     (finished and running members count); others one by one. A pod goes to the fullest node that can take it, which
     keeps whole nodes free for larger gangs.
     """
-    wants, unreadable = _read(pods)
+    everything = list(pods)
+    if not any(map(_is_open, everything)):
+        return Placement()
+    wants, unreadable = _read(everything)
     free = _free_nodes(nodes, wants)
     bindings: list[Binding] = []
     waiting = [_waiting(pod, text) for pod, text in unreadable if _is_open(pod)]
@@ -205,6 +208,8 @@ def _is_final(pod: Object) -> bool:
 
 
 def _want(pod: Object) -> _Want:
+    if _is_final(pod):  # it needs nothing; it may count as a member of its gang
+        return _Want(pod, Resources(), "")
     spec, request = pod["spec"], effective_request(pod)
     rules = [spec.get("nodeSelector"), spec.get("affinity"), spec.get("tolerations"), request.to_dict()]
     return _Want(pod, request, json.dumps(rules, sort_keys=True))

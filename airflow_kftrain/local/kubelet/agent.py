@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 LOST_MESSAGE = "The kubelet of the node ended, and the pod's processes with it"
 _SHUTDOWN_GRACE = 2.0
+# How long a name keeps its ports after the last that stood behind it: a job made anew may be on its way.
+_PORTS_KEPT_SECONDS = 5.0
 
 
 class Kubelet:
@@ -78,6 +80,7 @@ class Kubelet:
         self._events = EventRecorder(cluster, "kubelet", clock=clock)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forgetting: asyncio.Task[None] | None = None
         self._removed_nodes: set[str] = set()
         self._ready = asyncio.Event()
         self._machine = Machine(
@@ -111,6 +114,7 @@ class Kubelet:
             await stop.wait()
         finally:
             self._machine.closing = True
+            helpers += [self._forgetting] if self._forgetting is not None else []
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
@@ -172,7 +176,7 @@ class Kubelet:
         if worker is not None:
             worker.abandon()
         self._spawn(self._clean_up(uid, worker))
-        self._forget_ports()
+        self._forget_ports_soon()
 
     async def _clean_up(self, uid: str, worker: PodWorker | None) -> None:
         """Remove a pod's directories and logs; one that was lost with an earlier kubelet has no worker."""
@@ -232,8 +236,14 @@ class Kubelet:
         }
         return Rewriter(names, self._ports.host_port, own)
 
-    def _forget_ports(self) -> None:
+    def _forget_ports_soon(self) -> None:
+        """Look once for all pods that go together."""
+        if self._forgetting is None or self._forgetting.done():
+            self._forgetting = asyncio.create_task(self._forget_ports())
+
+    async def _forget_ports(self) -> None:
         """Give back the ports of names that no pod, Service or job stands behind any more."""
+        await self._clock.sleep(_PORTS_KEPT_SECONDS)
         pods = self._pods.store.values()
         hosts = {(p["metadata"]["namespace"], host_name(p)) for p in pods} | set(self._services.store)
         jobs = {
@@ -243,10 +253,7 @@ class Kubelet:
             if (label := (p["metadata"].get("labels") or {}).get(key))
         }
         self._ports.forget(
-            lambda e: (
-                (e.namespace, e.name) in hosts
-                or any(e.namespace == ns and e.name.startswith(f"{job}-") for ns, job in jobs)
-            )
+            lambda e: (e.namespace, e.name) in hosts or (e.namespace, e.name.rsplit("-", 2)[0]) in jobs
         )
 
     async def _register_nodes(self) -> None:
