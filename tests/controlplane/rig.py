@@ -140,7 +140,7 @@ class Rig:
         self._etcd_url = f"http://127.0.0.1:{client}"
         peer_url = f"http://127.0.0.1:{peer}"
         command = [
-            program_path("etcd"),
+            str(program_path("etcd")),
             f"--data-dir={self.folder / 'etcd'}",
             f"--listen-client-urls={self._etcd_url}",
             f"--advertise-client-urls={self._etcd_url}",
@@ -166,7 +166,7 @@ class Rig:
             "".join(f'{token_of(user)},{user},{user},"{group}"\n' for user, group in USERS.items())
         )
         command = [
-            program_path("kube-apiserver"),
+            str(program_path("kube-apiserver")),
             f"--etcd-servers={self._etcd_url}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
@@ -198,7 +198,7 @@ class Rig:
     def _controller_manager(self) -> Part:
         port = next(self._ports)
         command = [
-            program_path("kube-controller-manager"),
+            str(program_path("kube-controller-manager")),
             f"--kubeconfig={self.kubeconfig}",
             f"--authentication-kubeconfig={self.kubeconfig}",
             f"--authorization-kubeconfig={self.kubeconfig}",
@@ -235,7 +235,7 @@ class Rig:
         }
         configuration.write_text(yaml.safe_dump(content))
         command = [
-            program_path(name),
+            str(program_path(name)),
             f"--config={configuration}",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
@@ -248,7 +248,7 @@ class Rig:
     def _kwok(self) -> Part:
         port = next(self._ports)
         command = [
-            program_path("kwok"),
+            str(program_path("kwok")),
             f"--kubeconfig={self.kubeconfig}",
             f"--manage-nodes-with-label-selector={PLAYED_NODES}=true",
             f"--config={Path(__file__).parent / 'stages.yaml'}",
@@ -282,7 +282,7 @@ class Rig:
         self.operator_metrics[spec.namespace] = f"http://127.0.0.1:{metrics}/metrics"
         name = f"training-operator-{spec.namespace}"
         command = [
-            program_path("training-operator"),
+            str(program_path("training-operator")),
             f"--namespace={spec.namespace}",
             f"--metrics-bind-address=127.0.0.1:{metrics}",
             f"--health-probe-bind-address=127.0.0.1:{probe}",
@@ -301,7 +301,7 @@ class Rig:
     def _part(
         self,
         name: str,
-        command: list[str | Path],
+        command: list[str],
         ready_url: str,
         *,
         ca: Path | None = None,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from airflow_kftrain.cluster.client import Cluster, Object
@@ -32,8 +36,6 @@ def pod(name: str, *, restart: str = "Never", **annotations: Any) -> Object:
 
 async def until(cluster: Cluster, namespace: str, name: str, **wanted: Any) -> Object:
     """The pod, once it has the wanted ``phase``, ``restarts``, ``waiting`` reason, or is ``gone``."""
-    import asyncio
-
     async with asyncio.timeout(SECONDS):
         async for event in list_and_watch(cluster, PODS, namespace, field_selector=f"metadata.name={name}"):
             found = [event.object] if isinstance(event, Changed) else event.items
@@ -98,8 +100,6 @@ async def test_a_pod_starts_after_its_delay(cluster: Cluster, namespace: str) ->
 
 
 def _seconds(text: str) -> float:
-    import datetime as dt
-
     return dt.datetime.fromisoformat(text).timestamp()
 
 
@@ -135,6 +135,26 @@ def test_every_process_of_a_stopped_rig_is_gone(tmp_path: Path) -> None:
     part.stop()
     assert process.poll() is not None
     part.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent was killed")
+def test_no_process_outlives_a_killed_test_run(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from tests.controlplane.parts import Part\n"
+        "part = Part('sleeper', ['sleep', '600'], Path(sys.argv[1]), lambda: True); part.start()\n"
+        "print(part.process.pid, flush=True); sys.stdin.read()"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    sleeper = psutil.Process(int(run.stdout.readline()))
+    run.kill()
+    run.communicate()
+    sleeper.wait(10)
 
 
 def test_a_part_that_ends_before_it_is_ready_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import tempfile
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -64,6 +65,7 @@ async def ours_locally(folder: Path) -> AsyncIterator[Column]:
             cluster,
             make_nodes(4, 64),
             root=folder,
+            tmp=Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kftrain-"))),
             cluster_id=uuid.uuid4().hex,
             images_file=folder / "images.toml",
             logs=logs,

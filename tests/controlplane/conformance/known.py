@@ -65,5 +65,11 @@ LOCAL: tuple[Known, ...] = (
     Known(
         "*", "events/Warning Error", "the processes of a pod's containers end one after the other", race=True
     ),
+    Known(
+        "*",
+        "events/Normal ExitedWithCode",
+        "the local kubelet restarts a container at once: nobody may have seen that it had ended",
+        race=True,
+    ),
 )
 """Our controllers on the local cluster, against the operator on the real API."""

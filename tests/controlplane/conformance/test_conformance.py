@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,42 @@ def test_the_local_cluster_does_what_the_training_operator_does(
     report: Callable[[Comparison], None],
 ) -> None:
     report(compare("training operator", "ours on the local cluster", operator, on_the_local_cluster, LOCAL))
+
+
+@pytest.mark.parametrize(
+    ("case", "field", "value"),
+    [
+        ("deadline-passes", "steps/passed/job/conditions/Failed", "True XGBoostJobFailed"),
+        ("deadline-passes", "steps/passed/pods", None),
+        ("no-workers", "steps/ended/job/conditions/Succeeded", "True XGBoostJobSucceeded"),
+        ("no-workers", "events/Normal SuccessfulCreatePod", 1),
+        ("restarts-anew-to-the-limit", "steps/killed/pods/worker-0/identity", "made anew"),
+        ("restarts-anew-to-the-limit", "steps/killed again/job/conditions/Failed", "True XGBoostJobFailed"),
+        ("worker-lost", "steps/lost/pods/worker-1/identity", "made anew"),
+        ("worker-lost", "steps/lost/job/conditions/Running", "True XGBoostJobRunning"),
+    ],
+)
+def test_what_differs_on_purpose_is_as_the_list_says(
+    ours: Records, on_the_local_cluster: Records, case: str, field: str, value: object
+) -> None:
+    for records in (ours, on_the_local_cluster):
+        found: Any = records[case].value
+        for key in field.split("/"):
+            found = (found or {}).get(key)
+        assert (found or None) == value
+
+
+def test_what_the_webhook_refuses_fails_at_once_and_makes_nothing(
+    operator: Records, ours: Records, on_the_local_cluster: Records
+) -> None:
+    refused = [name for name, record in operator.items() if "refused" in record.value["steps"]["created"]]
+    assert len(refused) >= 10
+    for records in (ours, on_the_local_cluster):
+        for name in refused:
+            made = records[name].value["steps"]["created"]
+            kind = next(case.manifest["kind"] for case in CASES if case.name == name)
+            assert made["job"]["conditions"].get("Failed") == f"True {kind}FailedValidation", name
+            assert [made[part] for part in ("pods", "services", "podgroups")] == [{}, {}, {}], name
 
 
 def test_at_most_fifteen_differences_are_on_purpose() -> None:
