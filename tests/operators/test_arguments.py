@@ -323,3 +323,22 @@ def test_every_template_field_is_an_argument():
         made = operator(task_id="train", image="i")
         assert all(hasattr(made, name) for name in operator.template_fields)
         assert all(re.fullmatch("[a-z_]+", name) for name in operator.template_fields)
+
+
+def test_a_dag_with_every_group_can_be_serialised():
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    with DAG("d", schedule=None, start_date=dt.datetime(2026, 1, 1, tzinfo=dt.UTC)) as dag:
+        XGBoostJobOperator(
+            task_id="one",
+            image="i",
+            limits=Limits(run=dt.timedelta(hours=1)),
+            replicas={"Worker": Replica(template={"metadata": {}}, gpus=1)},
+        )
+        PyTorchJobOperator.partial(task_id="sweep", image="i", limits=Limits(start="1h")).expand(
+            env=[{"LR": "0.1"}, {"LR": "0.2"}]
+        )
+    data = DagSerialization.to_dict(dag)
+    DagSerialization.validate_schema(data)
+    again = DagSerialization.from_dict(data)
+    assert set(again.task_ids) == {"one", "sweep"}

@@ -212,6 +212,19 @@ async def test_b10_a_late_kill_leaves_a_job_that_another_try_has_taken_over(
     assert (left["metadata"]["uid"], token(left)) == (job["metadata"]["uid"], second.id)
 
 
+async def test_b10_a_job_made_anew_by_hand_under_the_same_name_is_left_alone(
+    player, requested, task, supervisor
+):
+    supervisor(task, "failed")
+    name = requested["metadata"]["name"]
+    async with watching(requested, task) as watch:
+        await player.cluster.delete(XGBOOSTJOBS, name, "default")
+        kept = {key: requested["metadata"][key] for key in ("name", "labels", "annotations")}
+        await player.cluster.create(XGBOOSTJOBS, {**requested, "metadata": kept}, "default")
+        await watch.trigger.on_kill()
+    assert len(await player.jobs()) == 1
+
+
 async def test_b10_a_kill_after_the_end_leaves_a_kept_job(player, requested, task, supervisor):
     await player.says(requested, "Succeeded=True")
     supervisor(task, "success")
@@ -263,10 +276,12 @@ async def test_b15_a_job_whose_worker_died_before_it_could_defer_is_taken_over(
 
 async def test_b15_a_job_whose_task_was_cleared_is_deleted_and_made_anew(player, task):
     await start(task)
+    (first,) = await player.jobs()
     second = task.next_try()
     await start(second)
     (job,) = await player.jobs()
     assert token(job) == second.id
+    assert job["metadata"]["uid"] != first["metadata"]["uid"], "the training is a new one"
 
 
 async def test_b15_a_finished_job_is_never_the_result_of_a_later_try(player, task, monkeypatch):
