@@ -6,13 +6,14 @@ with the objects of the cluster.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,29 +66,32 @@ class World:
         return {item["metadata"]["name"]: item for item in items}
 
 
-@pytest.fixture(scope="module")
-def witness(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("witness")
+@contextlib.contextmanager
+def world_on(database: str, root: Path, mutant: str | None = None) -> Iterator[World]:
+    """A whole Airflow beside a local cluster, both in ``root``."""
+    witness, home = root / "witness", root / "airflow"
+    witness.mkdir()
+    home.mkdir()
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(local_cluster(nodes=2, gpus=4, home=root / "cluster"))
+        postgresql = database == "postgresql"
+        url = stack.enter_context(postgres()) if postgresql else f"sqlite:///{home}/airflow.db"
+        airflow = stack.enter_context(
+            airflow_stack(
+                home=home,
+                dags=_dags(home),
+                database_url=url,
+                environment=_environment(cluster, witness, home, mutant),
+                triggerers=2 if postgresql else 1,
+            )
+        )
+        yield World(airflow, cluster, witness)
 
 
 @pytest.fixture(scope="module", params=["postgresql", "sqlite"])
-def world(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, witness: Path
-) -> Iterator[World]:
-    home = tmp_path_factory.mktemp(f"airflow-{request.param}")
-    with local_cluster(nodes=2, gpus=4, home=tmp_path_factory.mktemp("cluster")) as cluster:
-        given: dict[str, Any] = {
-            "home": home,
-            "dags": _dags(home),
-            "environment": _environment(cluster, witness, home),
-        }
-        if request.param == "postgresql":
-            with postgres() as url, airflow_stack(**given, database_url=url, triggerers=2) as airflow:
-                yield World(airflow, cluster, witness)
-        else:
-            url = f"sqlite:///{home}/airflow.db"
-            with airflow_stack(**given, database_url=url, triggerers=1) as airflow:
-                yield World(airflow, cluster, witness)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world_on(request.param, tmp_path_factory.mktemp(request.param)) as running:
+        yield running
 
 
 def _dags(home: Path) -> Path:
@@ -98,7 +102,7 @@ def _dags(home: Path) -> Path:
     return folder
 
 
-def _environment(cluster: RunningCluster, witness: Path, home: Path) -> dict[str, str]:
+def _environment(cluster: RunningCluster, witness: Path, home: Path, mutant: str | None) -> dict[str, str]:
     connection = {
         "conn_type": "kubernetes",
         "extra": {"kube_config_path": str(cluster.kubeconfig), "namespace": "default"},
@@ -106,7 +110,10 @@ def _environment(cluster: RunningCluster, witness: Path, home: Path) -> dict[str
     return {
         "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps(connection),
         "KFTRAIN_EXAMPLE_DATA": str(home / "data"),
-        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONPATH": os.pathsep.join(
+            [*([str(REPOSITORY / "tests/e2e/mutants")] if mutant else []), str(REPOSITORY)]
+        ),
+        "KFTRAIN_MUTANT": mutant or "",
         "WITNESS": str(witness),
         "WITNESS_SCRIPT": str(REPOSITORY / "tests/e2e/witness.py"),
     }
@@ -215,3 +222,23 @@ def test_nothing_is_left_behind(world: World) -> None:
     ]
     assert marked == []
     assert os.getpid() not in marked
+
+
+@pytest.mark.parametrize(
+    ("mutant", "scenario"),
+    [
+        ("state-check", test_a_triggerer_that_stops_for_forty_seconds_costs_no_job),
+        (
+            "ownership-token",
+            test_b10_a_task_cleared_while_deferred_trains_once_more_and_only_the_old_job_goes,
+        ),
+    ],
+    ids=["state check in on_kill", "ownership token"],
+)
+def test_taking_out_a_guard_is_seen(mutant: str, scenario: Callable[[World], None], tmp_path: Path) -> None:
+    """A copy of Airflow in which one guard is missing fails the scenario that the guard is for."""
+    with world_on("postgresql", tmp_path, mutant) as running, pytest.raises(AssertionError) as failure:
+        scenario(running)
+    assert "not within" not in str(failure.value).split("runs")[0], (
+        "it failed for another reason: nothing came up"
+    )
