@@ -176,6 +176,8 @@ class Rig:
             f"--client-ca-file={self.ca}",
             f"--kubelet-client-certificate={kubelet_certificate}",
             f"--kubelet-client-key={kubelet_key}",
+            # Names of nodes are not resolved here.
+            "--kubelet-preferred-address-types=InternalIP",
             f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC",
             f"--service-account-key-file={service_account}",
