@@ -11,7 +11,8 @@ from airflow_kftrain.scheduling.ordering import Rank
 from airflow_kftrain.scheduling.reasons import Code
 
 CHUNK = 256  # gangs tested at once: large enough to amortise a numpy call, small enough to redo after a start
-_STARTED = {Rank.CLAIMED: Code.CLAIMED, Rank.GUARDED: Code.GUARDED}
+_STARTED = {int(Rank.CLAIMED): Code.CLAIMED, int(Rank.GUARDED): Code.GUARDED}
+_CLAIMED = int(Rank.CLAIMED)
 
 
 def admit(desk: Desk) -> None:
@@ -21,11 +22,12 @@ def admit(desk: Desk) -> None:
     them meet their deadline; and for the first that is blocked. Behind these only what does not delay them starts.
     """
     candidates = _looked_at(desk)
+    stuck = np.zeros(len(desk.queue), dtype=bool)
     reserved = False
     urgent = position = passed = 0
     while position < len(candidates):
         chunk = candidates[position : position + CHUNK]
-        fits = desk.startable(chunk)
+        fits = desk.startable(chunk) & ~stuck[chunk]
         step = _next(desk, chunk, fits, urgent) if reserved else 0
         if step is None:
             position += len(chunk)
@@ -37,7 +39,10 @@ def admit(desk: Desk) -> None:
         if fits[step] and desk.start(index, _why(desk, index, reserved or urgent > 0), {"ahead": passed}):
             continue
         passed += 1
-        if desk.rank[index] == Rank.CLAIMED:
+        if fits[step]:
+            # No nodes for its pods: none for an equal gang that stays as long either, since room only gets less.
+            stuck |= (desk.queue.shape == desk.queue.shape[index]) & (desk.stay >= desk.stay[index])
+        if desk.rank[index] == _CLAIMED:
             desk.reserve(index, Code.RESERVED_CLAIM)
         elif desk.urgent[index] and _may_hold(desk, index, urgent):
             urgent += desk.reserve(index, Code.RESERVED_DEADLINE, latest=desk.latest(index))
@@ -47,7 +52,7 @@ def admit(desk: Desk) -> None:
 
 def _next(desk: Desk, chunk: NDArray[np.int64], fits: Bools, urgent: int) -> int | None:
     """The first of ``chunk`` that may start, or has to be reserved for; None when there is none."""
-    wanted = fits | (desk.rank[chunk] == Rank.CLAIMED)
+    wanted = fits | (desk.rank[chunk] == _CLAIMED)
     if urgent < desk.settings.reservations:
         wanted |= desk.urgent[chunk]
     step = int(np.argmax(wanted))
@@ -62,8 +67,9 @@ def _looked_at(desk: Desk) -> NDArray[np.int64]:
 
 
 def _why(desk: Desk, index: int, behind: bool) -> Code:
-    if desk.rank[index] in _STARTED:
-        return _STARTED[Rank(desk.rank[index])]
+    rank = int(desk.rank[index])
+    if rank in _STARTED:
+        return _STARTED[rank]
     if desk.urgent[index]:
         return Code.URGENT
     return Code.BACKFILLED if behind else Code.FIRST_IN_ORDER

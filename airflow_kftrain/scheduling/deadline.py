@@ -19,6 +19,7 @@ from airflow_kftrain.scheduling.reasons import Code
 from airflow_kftrain.scheduling.settings import Preemption
 
 LIKELY = 0.5  # chance to be in time from which others may be disturbed
+HELPED = 16  # gangs, first in order, that one plan tries to help
 
 
 def look_ahead(error: float | None, most: float, limit: float) -> float:
@@ -32,27 +33,21 @@ def look_ahead(error: float | None, most: float, limit: float) -> float:
 
 
 def climb(desk: Desk, desks: Mapping[str, Desk]) -> None:
-    """Go up the ladder for each gang of the desk that would miss its deadline as planned."""
+    """Go up the ladder for the first gangs of the desk that would miss their deadline as planned, but need not."""
     queue, now = desk.queue, desk.book.now
     latest = queue.deadline - queue.expected
     pressing = np.isfinite(queue.deadline) & (latest <= now + desk.settings.ladder)
     if not pressing.any():
         return
-    chance = in_time(queue, now)
-    for index in desk.blocked(len(queue)):
-        if not pressing[index] or desk.reserved.get(index, np.inf) <= latest[index]:
+    looked = desk.order[: desk.looked]
+    hopeful = pressing & desk.able & (in_time(queue, now) >= LIKELY)
+    for index in [int(i) for i in looked[hopeful[looked]]]:
+        if index in desk.started or desk.reserved.get(index, np.inf) <= latest[index]:
             continue
-        if chance[index] >= LIKELY and _help(desk, index, desks):
-            continue
-        if _cannot(desk, index):
-            desk.misses[index] = desk.reserved.get(index, now) + float(queue.expected[index])
-
-
-def _cannot(desk: Desk, index: int) -> bool:
-    """Whether even the p10 of a prediction that rests on enough runs ends beyond the deadline."""
-    queue = desk.queue
-    believed = queue.runs[index] >= desk.settings.hopeless_runs
-    return bool(believed and desk.book.now + queue.soonest[index] > queue.deadline[index])
+        _help(desk, index, desks)
+        desk.helped += 1
+        if desk.helped >= HELPED:
+            return
 
 
 def _help(desk: Desk, index: int, desks: Mapping[str, Desk]) -> bool:
@@ -90,6 +85,8 @@ def _loan(desk: Desk, index: int, desks: Mapping[str, Desk]) -> bool:
 def _preempt(desk: Desk, index: int) -> bool:
     request = desk.queue.requests[index]
     if desk.settings.preemption is Preemption.NEVER or request.id in desk.claimed:
+        return False
+    if not any(gang.request.preemptible for gang in desk.book.running):
         return False
     candidates = [i for i, gang in enumerate(desk.book.running) if _stands_back(desk, gang, index)]
     stopped = fewest(by_least_lost(candidates, desk.book, desk.snapshot.costs), makes_room(desk, index))

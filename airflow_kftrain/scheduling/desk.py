@@ -15,8 +15,8 @@ from airflow_kftrain.scheduling.calendar import Bools, Floats
 from airflow_kftrain.scheduling.decisions import Decision, Explain, Reserve, Start
 from airflow_kftrain.scheduling.fit import Chosen
 from airflow_kftrain.scheduling.model import PodSet, Snapshot
-from airflow_kftrain.scheduling.ordering import Queue
 from airflow_kftrain.scheduling.promises import Promises
+from airflow_kftrain.scheduling.queue import Queue
 from airflow_kftrain.scheduling.reasons import Code, Reason
 from airflow_kftrain.scheduling.settings import PlannerSettings
 
@@ -36,7 +36,7 @@ class Desk:
     :param claimed: ids of gangs that capacity was freed for
     :param started: indices of gangs that start
     :param reserved: start of each gang's reservation, by index
-    :param misses: expected end of each gang whose deadline cannot be met, by index
+    :param helped: how many gangs the deadline ladder has been tried for
     :param spoken_for: room on each node that this plan's preemptions give to their beneficiaries; shape (nodes, axes)
     :param stopped: ids of running gangs that this plan suspends
     """
@@ -58,7 +58,7 @@ class Desk:
     started: set[int] = field(default_factory=set)
     reserved: dict[int, float] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
-    misses: dict[int, float] = field(default_factory=dict)
+    helped: int = 0
     spoken_for: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __post_init__(self) -> None:
@@ -159,6 +159,11 @@ class Desk:
         self.decisions.append(Reserve(request.id, Reason(code, numbers), self.name, start, start + stay))
         return True
 
+    def misses(self, index: int) -> bool:
+        """Whether even the p10 of a prediction that rests on enough runs ends beyond the gang's deadline."""
+        believed = self.queue.runs[index] >= self.settings.hopeless_runs
+        return bool(believed and self.book.now + self.queue.soonest[index] > self.queue.deadline[index])
+
     def latest(self, index: int) -> float:
         """When the gang at ``index`` must start to meet its deadline."""
         return float(self.queue.deadline[index] - self.queue.expected[index])
@@ -212,8 +217,9 @@ class Desk:
             return Reason(Code.NEVER_FITS, {**facts, "what": self._lacking(amount)})
         if self.queue.not_before[index] > self.book.now:
             return Reason(Code.BACKING_OFF, {**facts, "until": float(self.queue.not_before[index])})
-        if index in self.misses:
-            return Reason(Code.MISSES_DEADLINE, {**facts, "expected_end": self.misses[index]})
+        if self.misses(index):
+            end = self.book.now + float(self.queue.expected[index])
+            return Reason(Code.MISSES_DEADLINE, {**facts, "expected_end": end})
         if place >= self.looked:
             return Reason(Code.BEYOND_DEPTH, facts)
         none = f"no set of nodes of {self.name} that it may use has room for each of its pods, even when all are empty"

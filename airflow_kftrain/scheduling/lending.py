@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from airflow_kftrain.scheduling.book import total_of
 from airflow_kftrain.scheduling.desk import Desk
 from airflow_kftrain.scheduling.model import Phase, Running
-from airflow_kftrain.scheduling.ordering import queue_of
 from airflow_kftrain.scheduling.preemption import by_least_lost, fewest, makes_room, stop
+from airflow_kftrain.scheduling.queue import queue_of
 from airflow_kftrain.scheduling.reasons import Code, Reason
 
 LOOKED = 32  # waiting gangs for which one plan looks for a lender: they are first in order

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from airflow_kftrain.scheduling.calendar import Bools, Floats
-from airflow_kftrain.scheduling.fit import Grid
-from airflow_kftrain.scheduling.model import Costs, Request
+from airflow_kftrain.scheduling.queue import SHORTEST, Queue
 from airflow_kftrain.scheduling.settings import PlannerSettings
-
-SHORTEST = 60.0  # seconds; keeps logarithms and ratios finite for runs of no length
 
 
 class Rank(enum.IntEnum):
@@ -30,83 +26,6 @@ class Rank(enum.IntEnum):
     GUARDED = 1
     PLAIN = 2
     BACKFILL_RUN = 3
-
-
-@dataclass
-class Queue:
-    """The waiting gangs of one partition as arrays of the same length.
-
-    :param expected: predicted (p50) seconds still to run, start-up included
-    :param spread: standard deviation of the logarithm of its run time around the p50
-    :param surely_over: seconds after which it is over even if predictions fail: its limit; 0 if it can be suspended
-    """
-
-    requests: list[Request]
-    amounts: Floats
-    gpus: Floats
-    submitted: Floats
-    priority: Floats
-    expected: Floats
-    soonest: Floats
-    spread: Floats
-    surely_over: Floats
-    deadline: Floats
-    runs: Floats
-    not_before: Floats
-    least: Bools
-    resumable: Bools
-
-    def __len__(self) -> int:
-        return len(self.requests)
-
-
-def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
-    """The arrays of ``requests``; what a request gives is kept on it from plan to plan."""
-    count = len(requests)
-    rows = np.array([request.row for request in requests], dtype=float).reshape(count, 14)
-    amounts = np.array([_amount(request, grid) for request in requests], dtype=float)
-    (
-        submitted,
-        priority,
-        p10,
-        p50,
-        p80,
-        deadline,
-        limit,
-        attained,
-        gpus,
-        runs,
-        not_before,
-        least,
-        resume,
-        speed,
-    ) = rows.T
-    restart = np.where(attained > 0, costs.restart, 0.0)
-    return Queue(
-        requests,
-        amounts.reshape(count, len(grid.axes)),
-        gpus,
-        submitted,
-        np.minimum(priority, grid.partition.highest_priority),
-        costs.startup + restart + np.maximum(p50 - attained, np.minimum(p50, SHORTEST)) / speed,
-        costs.startup + restart + np.maximum(p10 - attained, 0.0) / speed,
-        np.log(np.maximum(p80, 1e-9) / np.maximum(p50, 1e-9)) / 0.8416,
-        np.where(resume > 0, 0.0, costs.startup + limit),
-        deadline,
-        runs,
-        not_before,
-        least > 0,
-        resume > 0,
-    )
-
-
-def _amount(request: Request, grid: Grid) -> tuple[float, ...]:
-    kept = request.__dict__.get("_amount")
-    if kept is None or kept[0] != grid.axes:
-        kept = (grid.axes, tuple(grid.total(request.least)))
-        request.__dict__["_amount"] = kept
-    amount: tuple[float, ...] = kept[1]
-    return amount
 
 
 def service_key(queue: Queue, now: float, shares: Mapping[str, float], settings: PlannerSettings) -> Floats:
@@ -119,8 +38,8 @@ def service_key(queue: Queue, now: float, shares: Mapping[str, float], settings:
     expected = np.maximum(queue.expected, SHORTEST)
     key: Floats = np.log(queue.gpus * expected) - queue.priority
     key -= settings.ageing * np.log1p(np.maximum(now - queue.submitted, 0.0) / expected)
-    if shares and settings.share_weight:
-        use = np.array([shares.get(request.share, 1.0) for request in queue.requests])
+    if settings.share_weight and any(use != 1.0 for use in shares.values()):
+        use = np.fromiter((shares.get(request.share, 1.0) for request in queue.requests), float, len(queue))
         key += settings.share_weight * np.log(np.maximum(use, 1e-3))
     if np.isfinite(queue.deadline).any():
         slack = np.maximum(queue.deadline - now - expected, 0.0) / settings.slack_scale
@@ -145,7 +64,7 @@ def ranks(queue: Queue, now: float, claimed: frozenset[str], settings: PlannerSe
     rank = np.where(queue.least, Rank.BACKFILL_RUN, Rank.PLAIN)
     rank[now - queue.submitted >= settings.guard] = Rank.GUARDED
     if claimed:
-        rank[[request.id in claimed for request in queue.requests]] = Rank.CLAIMED
+        rank[[n for n, request in enumerate(queue.requests) if request.id in claimed]] = Rank.CLAIMED
     return rank.astype(np.int64)
 
 
@@ -161,7 +80,20 @@ def order(
     """Indices into ``queue``, first to look at first; the same whatever order the requests came in."""
     key = service_key(queue, now, shares, settings)
     key = np.where(rank <= Rank.GUARDED, queue.submitted, key)
-    if len(np.unique(queue.submitted)) == len(queue):
-        return np.lexsort((queue.submitted, key, rank))
-    ids = np.array([request.id for request in queue.requests])
-    return np.lexsort((ids, queue.submitted, key, rank))
+    found = np.lexsort((queue.submitted, key, rank))
+    return _by_id_where_equal(found, queue, key, rank)
+
+
+def _by_id_where_equal(
+    found: NDArray[np.int64], queue: Queue, key: Floats, rank: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """``found`` with gangs that are equal in all else put in order of their ids; strings are sorted only there."""
+    if len(found) < 2:
+        return found
+    columns = np.vstack((queue.submitted, key, rank))[:, found]
+    starts = np.flatnonzero(np.append(True, (columns[:, 1:] != columns[:, :-1]).any(axis=0)))
+    lengths = np.diff(np.append(starts, len(found)))
+    for start, length in zip(starts[lengths > 1], lengths[lengths > 1], strict=True):
+        group = found[start : start + length]
+        found[start : start + length] = sorted(group, key=lambda i: queue.requests[i].id)
+    return found

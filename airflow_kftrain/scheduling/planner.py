@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from airflow_kftrain.scheduling.fit import grid_of
 from airflow_kftrain.scheduling.forecast import Calibration, Eta, raw_wait
 from airflow_kftrain.scheduling.lending import lend, recall
 from airflow_kftrain.scheduling.model import Partition, Request, Running, Snapshot
-from airflow_kftrain.scheduling.ordering import Queue, order, queue_of, ranks, urgent
+from airflow_kftrain.scheduling.ordering import order, ranks, urgent
 from airflow_kftrain.scheduling.preemption import preempt_by_service
 from airflow_kftrain.scheduling.promises import Promises
+from airflow_kftrain.scheduling.queue import Queue, queue_of
 from airflow_kftrain.scheduling.reasons import Code, Reason
 from airflow_kftrain.scheduling.settings import PlannerSettings, Preemption
 from airflow_kftrain.scheduling.vectors import Axes, axes_of
@@ -94,7 +96,7 @@ def plan(snapshot: Snapshot, settings: PlannerSettings | None = None) -> Plan:
 
 def _desks(snapshot: Snapshot, settings: PlannerSettings) -> tuple[dict[str, Desk], list[Explain]]:
     """A desk for each partition, and why requests of unknown partitions wait."""
-    axes = axes_of(node.allocatable for partition in snapshot.partitions for node in partition.nodes)
+    axes = _axes(snapshot.partitions)
     queues: defaultdict[str, list[Request]] = defaultdict(list)
     for request in snapshot.queue:
         queues[request.partition].append(request)
@@ -113,6 +115,12 @@ def _desks(snapshot: Snapshot, settings: PlannerSettings) -> tuple[dict[str, Des
         for request in requests
     ]
     return desks, lost
+
+
+@lru_cache(maxsize=64)
+def _axes(partitions: tuple[Partition, ...]) -> Axes:
+    """All resources that any node has; kept while the very same partitions come again."""
+    return axes_of(node.allocatable for partition in partitions for node in partition.nodes)
 
 
 def _desk(

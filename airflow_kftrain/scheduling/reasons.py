@@ -73,7 +73,7 @@ _SENTENCES: Mapping[Code, str] = {
     Code.NEVER_FITS: "cannot start: {what}",
     Code.NO_PARTITION: "cannot start: there is no partition {partition}",
     Code.MISSES_DEADLINE: "waits: its deadline {deadline} cannot be met any more; "
-    "it is expected to end at {expected_end}",
+    "it would end at {expected_end} if it started now",
     Code.PREEMPTED: "is suspended for {beneficiary}: it loses {lost} of work, the least of all choices",
     Code.RECALLED: "is suspended: partition {partition} takes back what it lent, for {beneficiary}",
     Code.DRAINED: "is suspended: reservation {window} begins at {start}",

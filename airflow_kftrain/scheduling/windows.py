@@ -31,6 +31,8 @@ def drain(desk: Desk) -> None:
 def enter(desk: Desk) -> None:
     """Start the members of each open window that fit into it and are over, or can be stopped, by its end."""
     queue, now = desk.queue, desk.book.now
+    if not desk.promises.open:
+        return
     for index in desk.order:
         name = queue.requests[index].reservation
         window = desk.promises.open.get(name) if name else None
