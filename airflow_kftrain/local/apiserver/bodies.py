@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from airflow_kftrain.local.apiserver.errors import bad_request, unsupported_media
+from airflow_kftrain.local.apiserver.protobuf import decode_protobuf
 
 _JSON = ("", "application/json", "text/json", "*/*")
 _YAML = ("application/yaml", "application/apply-patch+yaml", "application/x-yaml", "text/yaml")
@@ -19,11 +20,7 @@ def decode(content_type: str, data: bytes) -> Any:
     :raises StatusError: 400, not readable; 415, a form that is not understood
     """
     if content_type.startswith(PROTOBUF):
-        raise unsupported_media(
-            "this server does not read protobuf, which kubectl sends for typed commands such as "
-            "`kubectl create namespace x`: write the object to a file (add `--dry-run=client -o yaml`) and use "
-            "`kubectl apply -f FILE`"
-        )
+        return decode_protobuf(data)
     if not data.strip():
         return None
     if content_type in _YAML:

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 # kube-apiserver's own limit of a request body.
 BODY_LIMIT = 3 * 1024 * 1024
+_FOR_EVER = "public, immutable, max-age=31536000"
 _HEALTH = ("/healthz", "/readyz", "/livez")
 
 
@@ -98,7 +99,15 @@ class Frontend:
             return _json(discovery.version())
         if path == OPENAPI_V2:
             return web.Response(body=EMPTY_OPENAPI_V2, headers={"Content-Type": OPENAPI_V2_TYPE})
-        found = openapi(self._registry, path) or discovery.discovery(self._registry, path, request.host)
+        document = openapi(self._registry, path)
+        if document is not None:
+            caching = _FOR_EVER if "hash" in request.query else "no-cache"
+            return web.Response(
+                body=document,
+                content_type="application/json",
+                headers={"Cache-Control": caching, "Vary": "Accept"},
+            )
+        found = discovery.discovery(self._registry, path, request.host)
         if found is None:
             raise no_such_path(path)
         return _json(found)

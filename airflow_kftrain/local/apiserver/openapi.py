@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_kftrain.local.apiserver.kinds import Kind, Registry
 from airflow_kftrain.local.apiserver.patch import patch_types
+from airflow_kftrain.local.apiserver.store import encode
 from airflow_kftrain.local.apiserver.writes import object_schema
 
 Json = dict[str, Any]
@@ -21,38 +22,42 @@ OPENAPI_V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 EMPTY_OPENAPI_V2 = b"\x0a\x032.0"
 
 
-def openapi(registry: Registry, path: str) -> Json | None:
+def openapi(registry: Registry, path: str) -> bytes | None:
     """The document at ``path``: the index, or that of one group and version; None when there is none."""
+    places = _places(registry)
     if path.rstrip("/") == _ROOT:
-        return {"paths": {place: {"serverRelativeURL": _url(place)} for place in _places(registry)}}
-    kinds = _places(registry).get(path.removeprefix(f"{_ROOT}/"))
-    return _document(tuple(kinds)) if kinds else None
+        return encode(
+            {"paths": {place: {"serverRelativeURL": _url(place, kinds)} for place, kinds in places.items()}}
+        )
+    kinds = places.get(path.removeprefix(f"{_ROOT}/"))
+    return _document(kinds) if kinds else None
 
 
-def _places(registry: Registry) -> dict[str, list[Kind]]:
+def _places(registry: Registry) -> dict[str, tuple[Kind, ...]]:
     return {
-        f"apis/{group}/{version}" if group else f"api/{version}": kinds
+        f"apis/{group}/{version}" if group else f"api/{version}": tuple(kinds)
         for group, versions in registry.groups().items()
         for version, kinds in versions.items()
     }
 
 
-def _url(place: str) -> str:
-    # Clients cache a document under its hash for ever.
-    digest = hashlib.sha256(f"{place} {__name__} 1".encode()).hexdigest()
+def _url(place: str, kinds: tuple[Kind, ...]) -> str:
+    # Clients keep a document under its hash for ever.
+    digest = hashlib.sha256(_document(kinds)).hexdigest()
     return f"{_ROOT}/{place}?hash={digest[:32].upper()}"
 
 
 @cache
-def _document(kinds: tuple[Kind, ...]) -> Json:
+def _document(kinds: tuple[Kind, ...]) -> bytes:
     schemas = {_name(kind): _typed(kind) for kind in kinds}
     paths = {path: item for kind in kinds for path, item in _paths(kind).items()}
-    return {
+    document = {
         "openapi": "3.0.0",
         "info": {"title": "kftrain local cluster", "version": "v1"},
         "paths": paths,
         "components": {"schemas": schemas},
     }
+    return encode(document)
 
 
 def _name(kind: Kind) -> str:

@@ -16,10 +16,13 @@ from airflow_kftrain.cluster.resources import (
     NODES,
     PODS,
     PYTORCHJOBS,
+    RESOURCEQUOTAS,
+    SECRETS,
     XGBOOSTJOBS,
 )
 from tests.local.api.clients import Kubectl, OfficialClient, Refused
-from tests.local.api.objects import config_map, job, pod
+from tests.local.api.objects import PRIORITYCLASSES, config_map, job, pod
+from tests.local.api.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -261,13 +264,45 @@ def test_delete_waits_and_selects(kubectl: Kubectl, namespace: str):
     assert kubectl.list(PODS, namespace).names == []
 
 
-def test_typed_creates_say_what_to_use_instead(kubectl: Kubectl, namespace: str):
-    done = kubectl.run_raw("create", "configmap", "x", "-n", namespace, "--from-literal=a=1")
-    if done.returncode != 0:  # kubectl 1.32 and newer send protobuf
-        assert "kubectl apply -f" in done.stderr
-    written = kubectl.run("create", "configmap", "y", "--from-literal=a=1", "--dry-run=client", "-oyaml")
-    kubectl.run("apply", "-n", namespace, "-f-", stdin=written)
-    assert kubectl.get(CONFIGMAPS, "y", namespace)["data"] == {"a": "1"}
+def test_typed_creates(kubectl: Kubectl, namespace: str, tmp_path: Path):
+    """kubectl 1.32 and newer send these in protobuf, and nothing else."""
+    here = ["-n", namespace]
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\x00\x01")
+    kubectl.run("create", *here, "configmap", "x", "--from-literal=a=1", f"--from-file=b={binary}")
+    kubectl.run("create", *here, "secret", "generic", "x", "--from-literal=word=open")
+    kubectl.run("create", *here, "quota", "x", "--hard=pods=3,requests.cpu=1500m")
+    kubectl.run("create", *here, "serviceaccount", "x")
+    kubectl.run("create", "priorityclass", f"low-{namespace}", "--value=-7", "--description=waits")
+    kubectl.run("create", "namespace", f"{namespace}-x")
+    try:
+        made = kubectl.get(CONFIGMAPS, "x", namespace)
+        assert (made["data"], made["binaryData"]) == ({"a": "1"}, {"b": "/wAB"})
+        assert kubectl.get(SECRETS, "x", namespace)["data"] == {"word": "b3Blbg=="}
+        hard = kubectl.get(RESOURCEQUOTAS, "x", namespace)["spec"]["hard"]
+        assert hard == {"pods": "3", "requests.cpu": "1500m"}
+        priority = kubectl.get(PRIORITYCLASSES, f"low-{namespace}", "")
+        assert (priority["value"], priority["description"]) == (-7, "waits")
+        assert kubectl.get(NAMESPACES, f"{namespace}-x", "")["status"]["phase"] == "Active"
+    finally:
+        kubectl.run("delete", "priorityclass", f"low-{namespace}")
+        kubectl.run("delete", "namespace", f"{namespace}-x", "--wait=false")
+
+
+def test_drain_evicts_pods(kubectl: Kubectl, official: OfficialClient, namespace: str):
+    name = f"node-{namespace}"
+    official.create(NODES, {"metadata": {"name": name}}, "")
+    official.create(PODS, pod("p", nodeName=name, terminationGracePeriodSeconds=300), namespace)
+    draining = kubectl.start("drain", name, "--force", "--grace-period=7", "--timeout=20s")
+    try:
+        assert eventually(lambda: "deletionTimestamp" in official.get(PODS, "p", namespace)["metadata"])
+        assert official.get(PODS, "p", namespace)["metadata"]["deletionGracePeriodSeconds"] == 7
+        official.delete(PODS, "p", namespace, grace=0)
+        _, error = draining.communicate(timeout=20)
+        assert draining.returncode == 0, error
+    finally:
+        draining.kill()
+        official.delete(NODES, name, "")
 
 
 def test_auth_can_i_and_whoami(kubectl: Kubectl, namespace: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from typing import Any
@@ -20,6 +21,7 @@ from airflow_kftrain.local.apiserver.custom_kinds import custom_kinds
 from airflow_kftrain.local.apiserver.errors import StatusError
 from airflow_kftrain.local.apiserver.kinds import CORE_KINDS, Kind, Registry
 from airflow_kftrain.local.apiserver.patch import JSON_PATCH, merge_patch, patched
+from airflow_kftrain.local.apiserver.protobuf import decode_protobuf
 from airflow_kftrain.local.apiserver.quota import pod_amounts
 from airflow_kftrain.local.apiserver.schema import conform
 from airflow_kftrain.local.apiserver.schema_values import canonical_quantity
@@ -504,6 +506,13 @@ def test_a_pods_amount_counts_sidecars_and_the_largest_init_container():
         "containers": [container("2"), container("1")],
     }
     assert pod_amounts(spec, "requests") == {"cpu": 6}
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(data: bytes):
+    for body in (data, b"k8s\x00" + data, b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap" + data):
+        with contextlib.suppress(StatusError):
+            decode_protobuf(body)
 
 
 def test_kinds_compare_by_identity():

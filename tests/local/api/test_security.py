@@ -17,6 +17,7 @@ import yaml
 
 from airflow_kftrain.exceptions import LocalClusterError
 from airflow_kftrain.local.apiserver import ApiServer
+from airflow_kftrain.local.apiserver.bodies import PROTOBUF
 from airflow_kftrain.local.apiserver.security import Credentials
 from tests.local.api.objects import config_map, job
 from tests.support.http_api import HttpApi
@@ -115,7 +116,9 @@ BAD_BODIES: dict[str, tuple[bytes, str, int]] = {
     "YAML that is none": (b"a: [", "application/yaml", 400),
     "YAML that makes objects": (b"!!python/object/apply:os.system ['true']", "application/yaml", 400),
     "an unknown form": (b"x", "text/html", 415),
-    "protobuf": (b"k8s\x00", "application/vnd.kubernetes.protobuf", 415),
+    "protobuf without its envelope": (b"\x0a\x00", PROTOBUF, 400),
+    "protobuf that ends too early": (b"k8s\x00\x0a\x0d\x0a\x02v1\x12\x09Conf", PROTOBUF, 400),
+    "protobuf of a kind that is not read": (b"k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x00", PROTOBUF, 415),
     "another kind": (b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}', "application/json", 400),
     "metadata that is a list": (b'{"metadata":[]}', "application/json", 400),
     "no name": (b'{"metadata":{}}', "application/json", 422),
@@ -247,3 +250,9 @@ async def test_odd_json_comes_back_as_json(api: HttpApi, body: bytes, code: int)
         assert answer.status == code, await answer.text()
         json.loads(await answer.read())
     assert (await api.get(MAPS))["kind"] == "ConfigMapList"
+
+
+async def test_what_is_not_read_in_protobuf_names_the_way_round(api: HttpApi):
+    body = b"k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x00"
+    async with api.session.post(MAPS, data=body, headers={"Content-Type": PROTOBUF}) as answer:
+        assert "kubectl apply -f" in json.loads(await answer.read())["message"]
