@@ -103,10 +103,25 @@ def plan_launch(pod: Object, container: Object, image: Image, mounts: Mounts, ar
     base = _base(pod, container, image, around)
     rewritten = _rewritten(environment, around.rewriter)
     env = base | dict(image.env) | as_strings(rewritten, mounts)
-    env |= {name: base[name] for name in _RESERVED}
+    env |= _rendezvous_host(pod, environment, around.rewriter) | {name: base[name] for name in _RESERVED}
     arguments = _arguments(container, environment, rewritten, around.rewriter)
     argv = image.argv([mounts.text(part) for part in arguments])
     return Launch(argv, env, _working_directory(container, image, mounts, around.sandbox))
+
+
+def _rendezvous_host(pod: Object, environment: Environment, rewriter: Rewriter) -> dict[str, str]:
+    """Tells torchrun whether this pod is its rendezvous' host.
+
+    It would find out by comparing addresses; on loopback every agent takes itself for the host, the first to come is
+    it, and when that one ends first the others lose their store.
+    """
+    values = environment.values
+    host = rewriter.names.find(values.get("PET_RDZV_ENDPOINT", "").rpartition(":")[0])
+    settings = values.get("PET_RDZV_CONF", "")
+    if host is None or values.get("PET_RDZV_BACKEND", "c10d") != "c10d" or "is_host" in settings:
+        return {}
+    is_host = (host.namespace, host.name) == (pod["metadata"]["namespace"], host_name(pod))
+    return {"PET_RDZV_CONF": ",".join(filter(None, [settings, f"is_host={int(is_host)}"]))}
 
 
 def _rewritten(environment: Environment, rewriter: Rewriter) -> dict[str, str]:

@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
 from airflow_kftrain.cluster.resources import NODES, PODS, XGBOOSTJOBS
-from airflow_kftrain.exceptions import InvalidInput, LocalClusterError
+from airflow_kftrain.exceptions import ApiUnreachable, InvalidInput, LocalClusterError
 from airflow_kftrain.local.cluster import LocalCluster
 from airflow_kftrain.local.home import Home
 from airflow_kftrain.local.kubelet.sweep import marked
@@ -67,6 +68,27 @@ def test_up_is_idempotent_and_down_too(own: RunningCluster):
     assert cluster.down()
     assert not cluster.down()
     assert not answers(own.url)
+
+
+def test_of_two_that_bring_it_up_at_once_one_does(tmp_path: Path):
+    clusters = [LocalCluster(tmp_path / "home") for _ in range(2)]
+    try:
+        with ThreadPoolExecutor() as pool:
+            assert sorted(pool.map(lambda cluster: cluster.up(), clusters)) == [False, True]
+        assert clusters[0].pid == clusters[1].pid
+    finally:
+        clusters[0].down()
+
+
+def test_a_daemon_that_does_not_answer_is_told_apart_from_one_that_is_down(own: RunningCluster):
+    daemon = psutil.Process(own.local.pid)
+    daemon.suspend()
+    try:
+        with pytest.raises(ApiUnreachable):
+            own.local.status()
+    finally:
+        daemon.resume()
+    assert own.local.status() is not None
 
 
 def test_other_nodes_are_refused_while_it_is_up_and_taken_after_down(own: RunningCluster):

@@ -90,6 +90,21 @@ def test_the_image_gives_interpreter_directory_and_variables_under_the_pods_own(
 
 
 @pytest.mark.parametrize(
+    ("endpoint", "settings", "expected"),
+    [
+        pytest.param("x-worker-0:9999", "", "is_host=1", id="it is the host"),
+        pytest.param("x-master-0:9999", "", "is_host=0", id="another pod is"),
+        pytest.param("x-master-0:9999", "timeout=5", "timeout=5,is_host=0", id="beside other settings"),
+        pytest.param("x-master-0:9999", "is_host=1", "is_host=1", id="the pod says so itself"),
+        pytest.param("etcd.example.com:2379", "", "", id="a host of the world"),
+    ],
+)
+def test_torchrun_is_told_which_pod_hosts_the_rendezvous(tmp_path: Path, endpoint, settings, expected):
+    env = [{"name": "PET_RDZV_ENDPOINT", "value": endpoint}, {"name": "PET_RDZV_CONF", "value": settings}]
+    assert launch(env=env, root=tmp_path).env["PET_RDZV_CONF"] == expected
+
+
+@pytest.mark.parametrize(
     ("program", "expected"),
     [
         pytest.param("python", "/v/python", id="python"),
