@@ -21,6 +21,7 @@ from airflow_kftrain.scheduling.reasons import Code, Reason
 from airflow_kftrain.scheduling.settings import PlannerSettings
 
 Numbers = dict[str, float | int | str]
+SLIP = 60.0  # seconds by which a planned start may move without a word
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Desk:
     :param settled: which gangs start or have a reservation; shape (n,)
     :param looked: how many of ``order`` were looked at
     :param claimed: ids of gangs that capacity was freed for
+    :param earlier: start of each reservation of the last plan, by request
     :param started: indices of gangs that start
     :param reserved: start of each gang's reservation, by index
     :param helped: how many gangs the deadline ladder has been tried for
@@ -55,6 +57,7 @@ class Desk:
     looked: int = 0
     decisions: list[Decision] = field(default_factory=list)
     claimed: frozenset[str] = frozenset()
+    earlier: Mapping[str, float] = field(default_factory=dict)
     started: set[int] = field(default_factory=set)
     reserved: dict[int, float] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
@@ -153,6 +156,9 @@ class Desk:
             )
         gpus = int(self.queue.gpus[index])
         numbers = {**self.facts(index), "start": start, "frees": max(0, gpus - book.free_gpus)}
+        before = self.earlier.get(request.id)
+        if before is not None and start > before + SLIP:
+            numbers["slip"] = start - before
         book.hold(request.least, self.queue.amounts[index], start, start + stay, request.id)
         self.settled[index] = True
         self.reserved[index] = start

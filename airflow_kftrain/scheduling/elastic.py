@@ -96,8 +96,7 @@ def _shares(desk: Desk) -> list[Share]:
 def _share(
     request: Request, elastic: Elastic, present: int, left: float, running: Running | None, movable: bool
 ) -> Share:
-    one = next(podset.request.gpus for podset in request.podsets if podset.name == elastic.podset)
-    share = Share(request, elastic, present, left, max(one, 1), running, movable)
+    share = Share(request, elastic, present, left, request.units, running, movable)
     share.step = 0 if movable else elastic.sizes.index(present)
     return share
 

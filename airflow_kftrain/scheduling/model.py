@@ -219,6 +219,12 @@ class Request:
         return Resources.total(podset.request * podset.count for podset in self.podsets)
 
     @cached_property
+    def units(self) -> float:
+        """GPUs of one replica of the elastic pod set; 1 where it asks for none."""
+        name = self.podsets[0].name if self.elastic is None else self.elastic.podset
+        return float(max(next(p.request.gpus for p in self.podsets if p.name == name), 1))
+
+    @cached_property
     def least(self) -> tuple[PodSet, ...]:
         """The pod sets at its minimum size: what it needs to start."""
         return self.podsets if self.elastic is None else self.at_size(self.elastic.sizes[0])

@@ -159,6 +159,7 @@ def _desk(
         settled=np.zeros(len(queue), dtype=bool),
         able=able,
         claimed=claimed,
+        earlier={r.request: r.start for r in snapshot.reserved if r.partition == partition.name},
     )
 
 

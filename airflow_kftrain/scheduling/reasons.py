@@ -83,7 +83,7 @@ _SENTENCES: Mapping[Code, str] = {
 }
 
 _INSTANTS = frozenset({"until", "latest", "deadline", "start", "expected_end"})
-_SPANS = frozenset({"waited", "guard", "expected_run", "lost", "gain"})
+_SPANS = frozenset({"waited", "guard", "expected_run", "lost", "gain", "slip"})
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ class Reason:
 
     def sentence(self, tz: dt.tzinfo = dt.UTC) -> str:
         """For a person, about a gang whose name stands before it; instants are given in ``tz``."""
-        return _SENTENCES[self.code].format_map(_Shown(self.numbers, tz))
+        shown = _Shown(self.numbers, tz)
+        slipped = f" (it has slipped by {shown['slip']})" if "slip" in self.numbers else ""
+        return _SENTENCES[self.code].format_map(shown) + slipped
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON: the code and the numbers."""

@@ -19,6 +19,7 @@ from airflow_kftrain.scheduling.model import (
     Partition,
     Phase,
     PodSet,
+    Reserved,
     Running,
     Taint,
     Toleration,
@@ -106,6 +107,22 @@ def test_behind_a_reservation_only_what_ends_in_time_or_needs_what_is_left_start
     assert starts(made) == ["in time", "beside"]
     assert why(made, "in time") is Code.BACKFILLED
     assert why(made, "too long") is Code.NO_ROOM
+
+
+def test_a_planned_start_that_slips_says_so() -> None:
+    busy = running(request("busy", 5, 2 * HOUR), ("all", 1))
+    before = Reserved("first", "p", HOUR)
+    (held,) = of(
+        plan(snapshot(count_level(8), queue=[request("first", 6, 60)], running=[busy], reserved=[before])),
+        Reserve,
+    )
+    assert held.reason.sentence().endswith("(it has slipped by 60 min)")
+    again = Reserved("first", "p", held.start)
+    (held,) = of(
+        plan(snapshot(count_level(8), queue=[request("first", 6, 60)], running=[busy], reserved=[again])),
+        Reserve,
+    )
+    assert "slipped" not in held.reason.sentence()
 
 
 def test_the_gang_that_would_delay_a_reservation_is_told_so() -> None:
