@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from airflow_kftrain.exceptions import InvalidInput
+
 if TYPE_CHECKING:
     from airflow_kftrain.local.cluster import LocalCluster
     from airflow_kftrain.local.overview import Overview
@@ -64,6 +66,37 @@ def status(home: Home = None, name: Name = "default") -> None:
         typer.echo(f"local cluster in {cluster.home}: down (kftrain local up brings it up)")
         raise typer.Exit(3)
     _show(cluster, found)
+
+
+@app.command()
+def join(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Which cluster; $KUBECONFIG or ~/.kube/config by default.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="Nodes to add.", min=1)] = 1,
+    gpus: Annotated[int, typer.Option(help="GPUs of each node, made up.", min=0)] = 0,
+    prefix: Annotated[str, typer.Option(help="What the nodes' names begin with.")] = "kftrain",
+    home: Home = None,
+    name: Name = "joined",
+) -> None:
+    """Add nodes of this machine to another cluster, until SIGTERM; the pods bound to them run as your processes.
+
+    Whoever may create pods in that cluster can run commands as you: join only one that is yours.
+    """
+    if kubeconfig is not None and not kubeconfig.is_file():
+        raise InvalidInput("--kubeconfig", str(kubeconfig), "there is no such file; give a kubeconfig")
+    from airflow_kftrain.local.home import Home as Directory
+    from airflow_kftrain.local.home import default_home
+    from airflow_kftrain.local.join import run
+
+    run(
+        Directory((home or default_home(name)).expanduser().absolute()),
+        kubeconfig,
+        nodes=nodes,
+        gpus=gpus,
+        prefix=prefix,
+        announce=lambda: typer.echo(f"{nodes} nodes are ready; Ctrl-C takes them away"),
+    )
 
 
 def _cluster(home: Path | None, name: str) -> LocalCluster:

@@ -23,6 +23,7 @@ class NodeSpec:
     :param gpus: whole ``nvidia.com/gpu``
     :param cpu: quantity; generous by default, since processes share this machine's cores anyway
     :param memory: quantity
+    :param kubelet_port: where the node's logs are served; None where the API server reads them itself
     """
 
     name: str
@@ -31,6 +32,7 @@ class NodeSpec:
     memory: str = "256Gi"
     labels: Mapping[str, str] = field(default_factory=dict)
     max_pods: int = 250
+    kubelet_port: int | None = None
 
 
 def make_nodes(nodes: int, gpus: int) -> list[NodeSpec]:
@@ -87,6 +89,7 @@ def node_status(spec: NodeSpec, now: str) -> dict[str, Any]:
         "lastHeartbeatTime": now,
         "lastTransitionTime": now,
     }
+    endpoints = {"kubeletEndpoint": {"Port": spec.kubelet_port}} if spec.kubelet_port is not None else {}
     return {
         "capacity": amounts,
         "allocatable": amounts,
@@ -95,6 +98,7 @@ def node_status(spec: NodeSpec, now: str) -> dict[str, Any]:
             {"type": "InternalIP", "address": LOOPBACK},
             {"type": "Hostname", "address": spec.name},
         ],
+        "daemonEndpoints": endpoints,
         "nodeInfo": {
             "architecture": platform.machine(),
             "bootID": "",

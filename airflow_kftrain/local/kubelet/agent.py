@@ -53,6 +53,7 @@ class Kubelet:
     :param cluster_id: marks all processes; two clusters on one machine have different ones
     :param logs: where containers' output goes; the API server reads it there
     :param images_file: TOML table of images, read anew at each container start; see :class:`Images`
+    :param remove_other_nodes: whether Node objects of an earlier start that are not wanted any more are removed
     """
 
     def __init__(
@@ -67,10 +68,12 @@ class Kubelet:
         logs: LogBook,
         clock: Clock,
         back_off: BackOff | None = None,
+        remove_other_nodes: bool = True,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._nodes = list(nodes)
+        self._remove_other_nodes = remove_other_nodes
         self._root = root
         self._devices = Devices({n.name: range((f := first_gpu(nodes, n.name)), f + n.gpus) for n in nodes})
         self._blocks = PortBlocks()
@@ -123,6 +126,11 @@ class Kubelet:
     async def ready(self) -> None:
         """Return once the nodes are registered and their pods known."""
         await self._ready.wait()
+
+    def pod(self, namespace: str, name: str) -> Object | None:
+        """The pod of that name as last seen, if it is on one of our nodes."""
+        found = self._pods.get(namespace, name)
+        return found if found is not None and self._is_mine(found) else None
 
     async def _shut_down(self) -> None:
         for worker in self._workers.values():
@@ -257,8 +265,18 @@ class Kubelet:
         )
 
     async def _register_nodes(self) -> None:
-        """Write our Node objects; those of an earlier start that are not wanted any more are removed."""
+        """Write our Node objects."""
         now = rfc3339(self._clock.now()) or ""
+        if self._remove_other_nodes:
+            await self._remove_nodes_of_earlier_starts()
+        for spec in self._nodes:
+            with suppress(AlreadyExists):
+                await self._cluster.create(NODES, node_object(spec, now))
+            await self._cluster.patch(
+                NODES, spec.name, {"status": node_status(spec, now)}, subresource="status"
+            )
+
+    async def _remove_nodes_of_earlier_starts(self) -> None:
         present = await with_retries(
             lambda: self._cluster.list(NODES, label_selector=f"{LOCAL_LABEL}=true"), clock=self._clock
         )
@@ -268,12 +286,6 @@ class Kubelet:
                 self._removed_nodes.add(node["metadata"]["name"])
                 with suppress(NotFound):
                     await self._cluster.delete(NODES, node["metadata"]["name"])
-        for spec in self._nodes:
-            with suppress(AlreadyExists):
-                await self._cluster.create(NODES, node_object(spec, now))
-            await self._cluster.patch(
-                NODES, spec.name, {"status": node_status(spec, now)}, subresource="status"
-            )
 
     def _remove_strangers_files(self) -> None:
         """Remove directories of pods that are gone."""
