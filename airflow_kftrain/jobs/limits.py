@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Limit(StrEnum):
-    """The three spans that can be limited."""
+    """The three spans whose limit ends a job."""
 
     QUEUE = "queue"
     START = "start"
@@ -16,8 +16,12 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LimitSeconds:
-    """Limits in seconds; None for no limit."""
+    """Limits in seconds; None for no limit.
+
+    :param after: from the job's success to the end of the replicas that are waited for beyond it; no failure follows
+    """
 
     queue: float | None = None
     start: float | None = None
     run: float | None = None
+    after: float | None = None

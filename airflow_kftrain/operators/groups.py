@@ -28,12 +28,19 @@ class Limits(_Group):
     :param start: from admission until the whole gang runs; ``[kftrain] start_limit`` (30 minutes) when absent,
         ``"none"`` for no limit
     :param run: from then on, without the time it is suspended
+    :param after: from the job's success to the end of the replicas in ``wait_for``, which are not waited for any longer
+        then; 10 minutes when absent, ``"none"`` for no limit
     """
 
     def __init__(
-        self, *, queue: Span | None = None, start: Span | None = None, run: Span | None = None
+        self,
+        *,
+        queue: Span | None = None,
+        start: Span | None = None,
+        run: Span | None = None,
+        after: Span | None = None,
     ) -> None:
-        super().__init__(queue=queue, start=start, run=run)
+        super().__init__(queue=queue, start=start, run=run, after=after)
 
 
 class Place(_Group):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from airflow_kftrain.jobs.durations import parse_duration
 from airflow_kftrain.jobs.frameworks import Framework
 from airflow_kftrain.jobs.identity import check_dns_label, check_prefix
 from airflow_kftrain.jobs.limits import LimitSeconds
-from airflow_kftrain.jobs.manifest import from_manifest
+from airflow_kftrain.jobs.manifest import ManifestWarning, from_manifest
 from airflow_kftrain.jobs.spec import TrainingJobSpec
 from airflow_kftrain.operators.arguments import Arguments, as_json, build
 from airflow_kftrain.settings import Settings, check_mode
@@ -23,6 +24,9 @@ TYPED = ("image", "command", "args", "env", "workers", "gpus", "cpu", "memory", 
 ON_FINISH = ("delete_succeeded", "delete", "keep")
 _FILES = (".yaml", ".yml", ".json")
 _WORDS_FOR_LOGS = ("first", "all", "none")
+_LIMITS = ("queue", "start", "run", "after")
+AFTER_LIMIT = 600.0
+"""Seconds that replicas in ``wait_for`` may go on after the job has succeeded."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,13 @@ class JobPlan:
 
     :param spec: the job, without the name and labels that are ours; None when it cannot be known yet
     :param logs: replicas or replica types whose lines are shown, or one of ``first``, ``all``, ``none``
+    :param wait_for: replicas or replica types that are waited for beyond the job's success, or ``all``
     """
 
     spec: TrainingJobSpec | None
     limits: LimitSeconds
     logs: tuple[str, ...]
+    wait_for: tuple[str, ...] = ()
 
 
 def make_plan(
@@ -46,6 +52,7 @@ def make_plan(
     extra_typed: Collection[str] = (),
     mode: str | None,
     settings: Settings,
+    deletes: bool = True,
     manifest_unknown: bool = False,
 ) -> JobPlan:
     """Check everything and put it together.
@@ -54,25 +61,30 @@ def make_plan(
     :param given: argument name to rendered value
     :param typed: makes typed arguments into :class:`~airflow_kftrain.operators.arguments.Arguments`
     :param extra_typed: arguments of this kind alone that say what a manifest would say
+    :param deletes: the task deletes the job when it has succeeded
     :param manifest_unknown: there is a manifest, and it cannot be read yet
     :raises InvalidInput: an argument cannot be used
     """
     _check_mode(mode, given, settings)
     limits = _limits(given.get("limits"), settings)
-    logs = _logs(given.get("logs"))
+    logs = _names("logs", given.get("logs"), ("first",), "'first', 'all', 'none', ")
+    wait_for = _names("wait_for", given.get("wait_for"), (), "'all', ")
     if given.get("namespace") is not None:
         check_dns_label(given["namespace"], field="namespace")
     has_manifest = manifest_unknown or given.get("manifest") is not None
     _check_either(kind, given, (*TYPED, *extra_typed), has_manifest=has_manifest)
     if manifest_unknown:
-        return JobPlan(None, limits, logs)
+        return JobPlan(None, limits, logs, wait_for)
     if has_manifest:
         spec = _from_given_manifest(kind, given["manifest"])
     else:
         assert kind is not None
         spec = from_manifest(build(typed(kind, given)))
-    _check_logs(logs, spec)
-    return JobPlan(spec, limits, logs)
+    _check_names("logs", logs, spec, _WORDS_FOR_LOGS)
+    _check_names("wait_for", wait_for, spec, ("all",))
+    if deletes and not any(name == "all" or name.startswith("evaluator") for name in wait_for):
+        _warn_of_evaluator(spec)
+    return JobPlan(_left_alone(spec) if wait_for else spec, limits, logs, wait_for)
 
 
 def manifest_file(value: object) -> Path | None:
@@ -141,8 +153,8 @@ def _limits(given: Any, settings: Settings) -> LimitSeconds:
     limits = {} if given is None else given
     if not isinstance(limits, Mapping):
         raise InvalidInput("limits", given, "give Limits(start=..., run=...)")
-    for unknown in set(limits).difference(("queue", "start", "run")):
-        raise InvalidInput(f"limits.{unknown}", limits[unknown], "there are the limits queue, start and run")
+    for unknown in set(limits).difference(_LIMITS):
+        raise InvalidInput(f"limits.{unknown}", limits[unknown], f"there are the limits {', '.join(_LIMITS)}")
 
     def seconds(name: str, default: float | None) -> float | None:
         value = limits.get(name)
@@ -152,33 +164,57 @@ def _limits(given: Any, settings: Settings) -> LimitSeconds:
             return None
         return parse_duration(f"limits.{name}", value).total_seconds()
 
-    return LimitSeconds(seconds("queue", None), seconds("start", settings.start_limit), seconds("run", None))
+    defaults = {"start": settings.start_limit, "after": AFTER_LIMIT}
+    return LimitSeconds(**{name: seconds(name, defaults.get(name)) for name in _LIMITS})
 
 
-def _logs(given: Any) -> tuple[str, ...]:
+def _names(field: str, given: Any, default: tuple[str, ...], words: str) -> tuple[str, ...]:
+    """Names of replicas and replica types, or single words, in lower case."""
     if given is None:
-        return ("first",)
+        return default
     names = (given,) if isinstance(given, str) else given
     if (
         isinstance(names, Mapping)
         or not isinstance(names, Collection)
         or not all(isinstance(n, str) for n in names)
     ):
-        raise InvalidInput(
-            "logs", given, "give 'first', 'all', 'none', a replica such as 'worker-0', or a list of replicas"
-        )
-    return tuple(name.strip().lower() for name in names) or ("none",)
+        raise InvalidInput(field, given, f"give {words}a replica such as 'worker-0', or a list of replicas")
+    return tuple(name.strip().lower() for name in names) or (() if not default else ("none",))
 
 
-def _check_logs(logs: tuple[str, ...], spec: TrainingJobSpec) -> None:
+def _check_names(field: str, names: tuple[str, ...], spec: TrainingJobSpec, words: Sequence[str]) -> None:
     types = {t.lower() for t in spec.counts}
-    for name in logs:
-        if name not in _WORDS_FOR_LOGS and name not in types and name not in spec.replica_names:
+    for name in names:
+        if name not in words and name not in types and name not in spec.replica_names:
             raise InvalidInput(
-                "logs",
+                field,
                 name,
-                f"the job has no such replica; it has {', '.join(spec.replica_names[:6])}, or use first, all, none",
+                f"the job has no such replica; it has {', '.join(spec.replica_names[:6])}, "
+                f"or use {', '.join(words)}",
             )
+
+
+def _left_alone(spec: TrainingJobSpec) -> TrainingJobSpec:
+    """``spec`` with replicas that its controller lets go on when the job has succeeded."""
+    policy = spec.run_policy.clean_pod_policy
+    if policy in ("Running", "All"):
+        raise InvalidInput(
+            "spec.runPolicy.cleanPodPolicy",
+            policy,
+            "replicas that wait_for names would be killed when the job has succeeded; leave it out",
+        )
+    return replace(spec, run_policy=replace(spec.run_policy, clean_pod_policy="None"))
+
+
+def _warn_of_evaluator(spec: TrainingJobSpec) -> None:
+    """Unless it was said already that the job's own policy kills it."""
+    if "Evaluator" in spec.replicas and spec.run_policy.clean_pod_policy in (None, "None"):
+        warnings.warn(
+            "the Evaluator is killed in the middle of its work, since the task deletes the job as soon as it has "
+            "succeeded; say wait_for='evaluator'",
+            ManifestWarning,
+            stacklevel=2,
+        )
 
 
 def _check_either(

@@ -83,6 +83,8 @@ class TrainingJobOperator(BaseOperator):
     :param limits: the longest spans to wait (:class:`~airflow_kftrain.operators.groups.Limits`)
     :param logs: whose log lines to copy into the task's log: a replica (``worker-0``), a replica type (``master``), a
         list of these, ``all``, ``none``, or ``first`` (Master, Chief, else worker 0)
+    :param wait_for: replicas or replica types (``evaluator``), or ``all``, that may still run when the job has
+        succeeded, and whose end the task waits for as well, at most ``limits["after"]``
     :param on_finish_action: ``delete_succeeded``, ``delete`` or ``keep``; an unfinished job is ended in any case
     :param skip_on_exit_code: exit codes of a failed replica that skip the task instead of failing it
     :param kubernetes_conn_id: a ``kubernetes`` (or ``kftrain``) connection
@@ -110,6 +112,7 @@ class TrainingJobOperator(BaseOperator):
         "place",
         "limits",
         "logs",
+        "wait_for",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "manifest": "yaml",
@@ -142,6 +145,7 @@ class TrainingJobOperator(BaseOperator):
         place: Place | Mapping[str, Any] | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         logs: str | Sequence[str] | None = None,
+        wait_for: str | Sequence[str] | None = None,
         on_finish_action: str = "delete_succeeded",
         skip_on_exit_code: int | Sequence[int] | None = None,
         kubernetes_conn_id: str = "kubernetes_default",
@@ -165,6 +169,7 @@ class TrainingJobOperator(BaseOperator):
         self.place = place
         self.limits = limits
         self.logs = logs
+        self.wait_for = wait_for
         self.on_finish_action = check_on_finish(on_finish_action)
         self.skip_on_exit_code = sorted(check_exit_codes(skip_on_exit_code))
         self.kubernetes_conn_id = kubernetes_conn_id
@@ -207,6 +212,7 @@ class TrainingJobOperator(BaseOperator):
             extra_typed=self.typed_options,
             mode=self.mode,
             settings=read_settings(),
+            deletes=self.on_finish_action != "keep",
             manifest_unknown=later,
         )
 
@@ -315,6 +321,7 @@ class TrainingJobOperator(BaseOperator):
             kubernetes_conn_id=self.kubernetes_conn_id,
             limits=asdict(plan.limits),
             logs=plan.logs,
+            wait_for=plan.wait_for,
             keep=self.on_finish_action == "keep",
         )
         self.defer(trigger=trigger, method_name="execute_complete")
@@ -326,7 +333,11 @@ class TrainingJobOperator(BaseOperator):
 
         hook = self._hook
         wishes = Wishes(
-            plan.limits, plan.logs, self.on_finish_action == "keep", read_settings().progress_interval
+            plan.limits,
+            plan.logs,
+            plan.wait_for,
+            self.on_finish_action == "keep",
+            read_settings().progress_interval,
         )
 
         async def main() -> FinalEvent:

@@ -111,18 +111,24 @@ class Step:
     look_again: float | None = None
 
 
-def advance(memory: Memory, look: Look, *, limits: LimitSeconds, now: dt.datetime) -> Step:
+def advance(
+    memory: Memory, look: Look, *, limits: LimitSeconds, now: dt.datetime, wait_for: Sequence[str] = ()
+) -> Step:
     """What follows from ``look``.
 
     Limits count from instants that the cluster keeps: ``queue`` from the job's creation, ``start`` from its admission
-    (creation or resumption), ``run`` from ``kftrain/times``.
+    (creation or resumption), ``run`` from ``kftrain/times``, ``after`` from its completion.
+
+    :param wait_for: replicas or replica types whose end is waited for after the job has succeeded, or ``all``
     """
     if look.job is None:
         return Step(memory, end=End.GONE)
     status = JobStatus.from_object(look.job)
     if status.state.final:
         hollow = status.state is State.SUCCEEDED and is_hollow(look)
-        return Step(memory, end=End.HOLLOW if hollow else End.FINISHED)
+        if hollow or status.state is not State.SUCCEEDED:
+            return Step(memory, end=End.HOLLOW if hollow else End.FINISHED)
+        return _after_success(memory, _still_running(look, wait_for), status.completion_time, limits, now)
     if is_suspended(look.job):
         return _while_suspended(memory, look.job, limits, now)
     return _while_admitted(memory, look, limits, now)
@@ -175,6 +181,37 @@ def last_start(gang: Gang, pods: Iterable[Mapping[str, Any]]) -> dt.datetime | N
     starts = [_started(pod) for pod in pods if pod["metadata"].get("uid") in uids]
     known = [start for start in starts if start is not None]
     return max(known, default=None) if len(known) == gang.total else None
+
+
+def _still_running(look: Look, wait_for: Sequence[str]) -> tuple[str, ...]:
+    """Those to wait for whose pods exist and have not ended."""
+    wanted = {name.lower() for name in wait_for}
+    return tuple(
+        replica.name
+        for replica in (gang_of(look).replicas if wanted else ())
+        if wanted & {"all", replica.name, replica.replica_type.lower()}
+        and not (replica.final or replica.phase == "Missing")
+    )
+
+
+def _after_success(
+    memory: Memory,
+    running: tuple[str, ...],
+    succeeded: dt.datetime | None,
+    limits: LimitSeconds,
+    now: dt.datetime,
+) -> Step:
+    """A success stays one, however those end that are still at work."""
+    if not running:
+        return Step(memory, end=End.FINISHED)
+    names = ", ".join(running)
+    left = None if limits.after is None else _left(limits.after, succeeded, now)
+    if left is not None and left <= 0:
+        span = format_duration(limits.after or 0.0)
+        return _say(
+            Step(memory, end=End.FINISHED), f"{names} did not end within {span} after the job's success"
+        )
+    return _say(Step(memory, look_again=left), f"The job has succeeded; waiting for the end of {names}")
 
 
 def _while_suspended(memory: Memory, job: Mapping[str, Any], limits: LimitSeconds, now: dt.datetime) -> Step:

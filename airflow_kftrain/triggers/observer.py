@@ -57,12 +57,14 @@ class Wishes:
     """How to wait.
 
     :param logs: replicas or replica types whose log lines are shown, or one of ``first``, ``all``, ``none``
+    :param wait_for: replicas or replica types whose end is waited for after the job has succeeded, or ``all``
     :param keep: keep a job that breaks a limit, suspended, instead of deleting it
     :param progress_interval: least seconds between two updates of the ``kftrain/progress`` annotation
     """
 
     limits: LimitSeconds = field(default_factory=LimitSeconds)
     logs: tuple[str, ...] = ("first",)
+    wait_for: tuple[str, ...] = ()
     keep: bool = False
     progress_interval: float = 30.0
 
@@ -128,7 +130,13 @@ class Observer:
                 if logs is None and look.job is not None:
                     logs = self._make_logs(pods.cluster, look.job)
                     stack.push_async_callback(logs.stop)
-                step = advance(memory, look, limits=self._wishes.limits, now=self._clock.now())
+                step = advance(
+                    memory,
+                    look,
+                    limits=self._wishes.limits,
+                    wait_for=self._wishes.wait_for,
+                    now=self._clock.now(),
+                )
                 memory = step.memory
                 await self._act(jobs.cluster, step, look)
                 if logs is not None and look.job is not None:

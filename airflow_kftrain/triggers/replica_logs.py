@@ -1,4 +1,4 @@
-"""Copies log lines of a gang's replicas as they come, and reads what the first of them reports."""
+"""Copies log lines of a gang's replicas as they come, and reads what those that report for it say."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from airflow_kftrain.jobs.progress import Progress, is_report
 
 TAIL = 20
 """Last lines of a failed replica that are shown."""
+
+EVALUATOR = "Evaluator"
+"""Replica type that reports beside the first: how good the model is, often after the training has ended."""
 
 LAST_TRIES = 5
 """Failures in a row after which the log of a pod that has ended is given up."""
@@ -39,7 +42,7 @@ class _Stream:
 
 
 class ReplicaLogs:
-    """Follows the logs of those replicas that are to be shown, and of the one that reports.
+    """Follows the logs of those replicas that are to be shown, and of those that report: the first and evaluators.
 
     :param container: the container that trains
     :param first: the replica that reports for the gang
@@ -84,7 +87,7 @@ class ReplicaLogs:
                 continue
             stream = self._streams.get(uid)
             if stream is None:
-                reports = replica.name == self._first
+                reports = replica.name == self._first or replica.replica_type == EVALUATOR
                 shown = self._is_shown(replica)
                 if not (reports or shown):
                     continue

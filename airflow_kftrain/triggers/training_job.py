@@ -33,8 +33,9 @@ class TrainingJobTrigger(BaseTrigger):
 
     :param job: kind, namespace, name, uid of the job, and ``owner``, the UUID of the task instance
     :param kubernetes_conn_id: the connection of its cluster
-    :param limits: seconds by limit (``queue``, ``start``, ``run``)
+    :param limits: seconds by limit (``queue``, ``start``, ``run``, ``after``)
     :param logs: replicas or replica types whose log lines are shown, or ``first``, ``all``, ``none``
+    :param wait_for: replicas or replica types whose end is waited for after the job has succeeded, or ``all``
     :param keep: keep a job that breaks a limit, suspended, instead of deleting it
     """
 
@@ -44,6 +45,7 @@ class TrainingJobTrigger(BaseTrigger):
         kubernetes_conn_id: str = TrainingJobHook.default_conn_name,
         limits: Mapping[str, float | None] | None = None,
         logs: Sequence[str] = ("first",),
+        wait_for: Sequence[str] = (),
         keep: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -51,6 +53,7 @@ class TrainingJobTrigger(BaseTrigger):
         self.kubernetes_conn_id = kubernetes_conn_id
         self.limits = dict(limits or {})
         self.logs = list(logs)
+        self.wait_for = list(wait_for)
         self.keep = keep
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -61,6 +64,7 @@ class TrainingJobTrigger(BaseTrigger):
                 "kubernetes_conn_id": self.kubernetes_conn_id,
                 "limits": self.limits,
                 "logs": self.logs,
+                "wait_for": self.wait_for,
                 "keep": self.keep,
             },
         )
@@ -81,7 +85,11 @@ class TrainingJobTrigger(BaseTrigger):
         observer = Observer(
             JobRef(**self.job),
             Wishes(
-                LimitSeconds(**self.limits), tuple(self.logs), self.keep, read_settings().progress_interval
+                LimitSeconds(**self.limits),
+                tuple(self.logs),
+                tuple(self.wait_for),
+                self.keep,
+                read_settings().progress_interval,
             ),
             connect=hook.open,
             identity=await hook.identity(),

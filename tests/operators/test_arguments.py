@@ -93,7 +93,7 @@ WRONG = {
     "a limit that does not exist": (
         {"image": "i", "limits": {"stop": 1}},
         "limits.stop: 1",
-        "queue, start and run",
+        "queue, start, run, after",
     ),
     "logs of nobody": ({"image": "i", "logs": "worker-7"}, "logs: 'worker-7'", "master-0, worker-0"),
     "an action that does not exist": (
