@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pytorch_ddp import accuracy, network, read
+from pytorch_ddp import accuracy, fingerprint, network, read
 from reporting import report
 
 
@@ -39,15 +39,16 @@ def main() -> None:
         optimizer.step()
         if rank == 0:
             _save(arguments.checkpoint, plain, optimizer, epoch + 1)
-            metrics = {"accuracy": accuracy(plain, *holdout), "workers": world_size}
-            report(
-                progressPercentage=int(100 * (epoch + 1) / arguments.epochs),
-                metrics=metrics,
-                checkpoint=str(arguments.checkpoint),
-            )
+        # Worker 0 is listened to, and torchrun may give rank 0 to another one: all report, as all hold the same.
+        report(
+            progressPercentage=int(100 * (epoch + 1) / arguments.epochs),
+            metrics={"accuracy": accuracy(plain, *holdout), "workers": world_size},
+            checkpoint=str(arguments.checkpoint),
+        )
         time.sleep(arguments.pause)
-    if rank == 0:
-        report(progressPercentage=100, model=str(arguments.checkpoint))
+    print(f"rank {rank} of {world_size}: model {fingerprint(plain):012x}", flush=True)
+    report(progressPercentage=100, model=str(arguments.checkpoint))
+    dist.barrier()  # the first worker that ends well ends the job, and with it those that are not done yet
     dist.destroy_process_group()
 
 

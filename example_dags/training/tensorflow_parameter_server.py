@@ -39,6 +39,7 @@ def _coordinate(arguments: argparse.Namespace, resolver: Any) -> None:
     with strategy.scope():
         tf.random.set_seed(7)
         kernel, bias = tf.Variable(tf.random.normal((64, 10), stddev=0.1)), tf.Variable(tf.zeros(10))
+        steps = tf.Variable(tf.zeros(workers))
     shards = [_read(arguments.data / f"shard-{shard}.npz") for shard in range(workers)]
 
     @tf.function
@@ -48,6 +49,9 @@ def _coordinate(arguments: argparse.Namespace, resolver: Any) -> None:
             loss = tf.reduce_mean(losses)
         for variable, gradient in zip((kernel, bias), tape.gradient(loss, (kernel, bias)), strict=True):
             variable.assign_sub(0.5 * gradient)
+        steps.assign_add(
+            tf.one_hot(tf.distribute.coordinator.experimental_get_current_worker_index(), workers)
+        )
         return loss
 
     holdout = _read(arguments.data / "holdout.npz")
@@ -60,6 +64,7 @@ def _coordinate(arguments: argparse.Namespace, resolver: Any) -> None:
             metrics = {"accuracy": round(float((scores.argmax(1) == holdout[1]).mean()), 6)}
             report(progressPercentage=int(100 * (epoch + 1) / arguments.epochs), metrics=metrics)
     coordinator.join()
+    print(f"steps by worker: {steps.numpy().astype(int).tolist()}", flush=True)
     arguments.model.parent.mkdir(parents=True, exist_ok=True)
     np.savez(arguments.model, kernel=kernel.numpy(), bias=bias.numpy())
     report(progressPercentage=100, model=str(arguments.model))

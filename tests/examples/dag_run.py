@@ -1,0 +1,33 @@
+"""Runs the DAG of a module by ``dag.test()``; the last line on stdout is JSON of how it ended.
+
+``python -m tests.examples.dag_run MODULE [CONF]``, with the run's configuration as JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+
+def main(module: str, conf: str = "{}") -> None:
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    run = importlib.import_module(module).dag.test(run_conf=json.loads(conf))
+    with create_session() as session:
+        found = session.scalars(
+            select(XComModel).where(XComModel.run_id == run.run_id, XComModel.key == "return_value")
+        ).all()
+        values = {_name(xcom): xcom.value for xcom in found}
+    states = {_name(instance): str(instance.state) for instance in run.get_task_instances()}
+    print(json.dumps({"state": str(run.state), "states": states, "values": values}))
+
+
+def _name(row) -> str:
+    return row.task_id if row.map_index < 0 else f"{row.task_id}[{row.map_index}]"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
