@@ -14,14 +14,7 @@ from airflow_kftrain.cluster.client import Cluster
 from airflow_kftrain.cluster.ownership import delete_owned, suspend_owned
 from airflow_kftrain.cluster.resources import EVENTS, resource_of
 from airflow_kftrain.cluster.shared import Following, SharedWatches
-from airflow_kftrain.exceptions import (
-    ApiError,
-    ApiUnreachable,
-    Forbidden,
-    KFTrainError,
-    NotFound,
-    Unauthorized,
-)
+from airflow_kftrain.exceptions import ApiError, ApiUnreachable, Forbidden, Unauthorized
 from airflow_kftrain.jobs.frameworks import framework
 from airflow_kftrain.jobs.identity import PROGRESS, TIMES
 from airflow_kftrain.jobs.limits import LimitSeconds
@@ -32,6 +25,7 @@ from airflow_kftrain.triggers.events import FinalEvent, JobRef
 from airflow_kftrain.triggers.feeds import follow_job, follow_pods
 from airflow_kftrain.triggers.follow import Look, Memory, Step, advance, gang_of, seen_spec
 from airflow_kftrain.triggers.replica_logs import ReplicaLogs, Say
+from airflow_kftrain.triggers.trouble import Trouble
 
 DRAIN_SECONDS = 10.0
 """How long log streams may take to end after the job has ended."""
@@ -39,15 +33,14 @@ DRAIN_SECONDS = 10.0
 SETTLE_SECONDS = 2.0
 """How long pods may take to show an end that the job shows already."""
 
-UNKNOWN_PAUSE = 15.0
+TROUBLED_PAUSE = 15.0
+"""Longest pause while the cluster cannot be read, or has not been read yet."""
+
 EXPLAINED_PODS = 4
 """Pods whose events are read to explain why a gang waits."""
 
-LONGEST_PAUSE = 60.0
-TROUBLE_TOLD_AFTER = 30.0
-REFUSAL_FATAL_AFTER = 60.0
-"""Seconds after which credentials that are refused end the wait; an API that does not answer never does."""
-
+LONGEST_PAUSE = 120.0
+SHORTEST_PAUSE = 0.05
 PROGRESS_TOLD_EVERY = 10.0
 NUDGE = "kftrain/nudged-at"
 
@@ -101,8 +94,7 @@ class Observer:
         self._events: list[dict[str, Any]] = []
         self._written: dict[str, str] = {}
         self._unwritable = False
-        self._trouble_since: float | None = None
-        self._trouble_told = False
+        self._trouble = Trouble(self._clock, say)
         self._reported = asyncio.Event()
         self._told = Progress()
         self._told_at = self._kept_at = float("-inf")
@@ -120,11 +112,11 @@ class Observer:
             memory = Memory()
             logs: ReplicaLogs | None = None
             while True:
-                refusal = self._heed_trouble(jobs.trouble or pods.trouble)
+                refusal = self._trouble.heed(jobs.trouble or pods.trouble)
                 if refusal is not None:
                     return FinalEvent(ref, "unreadable", f"the cluster cannot be read: {refusal}")
                 if not (jobs.known and pods.known):
-                    await wakeups.pause(UNKNOWN_PAUSE)
+                    await wakeups.pause(TROUBLED_PAUSE)
                     continue
                 look = self._look(jobs, pods)
                 if logs is None and look.job is not None:
@@ -145,7 +137,7 @@ class Observer:
                 if step.end is not None:
                     return await self._end(jobs, pods, logs, step, wakeups)
                 if not step.explain:
-                    await wakeups.pause(min(step.look_again or LONGEST_PAUSE, self._progress_due()))
+                    await wakeups.pause(self._pause(step, logs))
 
     def _look(self, jobs: Following, pods: Following) -> Look:
         return Look(jobs.objects.get(self._ref.uid), tuple(pods.objects.values()), tuple(self._events))
@@ -281,30 +273,22 @@ class Observer:
             self._kept_at = now
             await self._annotate(cluster, PROGRESS, text)
 
-    def _progress_due(self) -> float:
-        """Seconds until something that was reported may be told or written."""
-        return min(PROGRESS_TOLD_EVERY, self._wishes.progress_interval, LONGEST_PAUSE)
+    def _pause(self, step: Step, logs: ReplicaLogs | None) -> float:
+        """Seconds until something is due though nothing changed; most waiting tasks have nothing but a limit."""
+        due = [LONGEST_PAUSE if step.look_again is None else step.look_again]
+        if self._trouble.present:
+            due.append(TROUBLED_PAUSE)
+        if logs is not None and logs.progress != Progress():
+            now = self._clock.monotonic()
+            if logs.progress != self._told:
+                due.append(self._told_at + PROGRESS_TOLD_EVERY - now)
+            if self._written.get(PROGRESS) != json.dumps(logs.progress.to_json()) and not self._unwritable:
+                due.append(self._kept_at + self._wishes.progress_interval - now)
+        return min(LONGEST_PAUSE, max(min(due), SHORTEST_PAUSE))
 
     async def _progress_came(self) -> None:
         await self._reported.wait()
         self._reported.clear()
-
-    def _heed_trouble(self, trouble: KFTrainError | None) -> KFTrainError | None:
-        """Tell of trouble that lasts; the error, when it is one that will not pass."""
-        now = self._clock.monotonic()
-        if trouble is None:
-            if self._trouble_told:
-                self._say("The cluster can be read again")
-            self._trouble_since, self._trouble_told = None, False
-            return None
-        if self._trouble_since is None:
-            self._trouble_since = now
-        lasted = now - self._trouble_since
-        if lasted >= TROUBLE_TOLD_AFTER and not self._trouble_told:
-            self._trouble_told = True
-            self._say(f"The cluster cannot be read, tried again and again: {trouble}")
-        refused = isinstance(trouble, Forbidden | Unauthorized | NotFound)
-        return trouble if refused and lasted >= REFUSAL_FATAL_AFTER else None
 
 
 class Wakeups:

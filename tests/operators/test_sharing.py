@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from airflow_kftrain.cluster.resources import XGBOOSTJOBS
-from airflow_kftrain.triggers import observer
+from airflow_kftrain.triggers import observer, trouble
 from tests.operators.airflow_side import TaskInstance, request, watching
 from tests.support.faulty_proxy import dropped, status
 from tests.support.live import Live
@@ -46,9 +46,9 @@ async def test_an_api_that_is_away_for_a_while_ends_nothing(follow, player, requ
 async def test_credentials_that_stay_refused_end_the_wait_with_the_servers_words(
     follow, player, requested, proxy, monkeypatch
 ):
-    monkeypatch.setattr(observer, "REFUSAL_FATAL_AFTER", 1.0)
-    monkeypatch.setattr(observer, "TROUBLE_TOLD_AFTER", 0.5)
-    monkeypatch.setattr(observer, "UNKNOWN_PAUSE", 0.2)
+    monkeypatch.setattr(trouble, "FATAL_AFTER", 1.0)
+    monkeypatch.setattr(trouble, "TOLD_AFTER", 0.5)
+    monkeypatch.setattr(observer, "TROUBLED_PAUSE", 0.2)
     forbidden = status(403, "Forbidden", 'User "airflow" cannot list resource "xgboostjobs"')
     proxy.fail("GET", "/xgboostjobs$", forbidden, times=99)
     async with follow() as watch:
