@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import time
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import numpy as np
 
 from airflow_kftrain.jobs.resources import GPU_RESOURCES, Resources
 from airflow_kftrain.scheduling.model import Window
+from airflow_kftrain.scheduling.reservation import Reservation, accept, windows_between
 from airflow_kftrain.scheduling.settings import PlannerSettings, Preemption
 from airflow_kftrain.simulate import bounds, deadlines
 from airflow_kftrain.simulate.engine import Policy, Run, simulate
@@ -27,8 +29,8 @@ from airflow_kftrain.simulate.world import FREE, Cluster, Costs
 
 TRACES = Path(__file__).parent / "traces"
 DAY, HOUR = 86400.0, 3600.0
-#: Daily windows: hour of the day, hours long, share of each partition.
-WINDOW_AT, WINDOW_LONG, WINDOW_SHARE = 2.0, 4.0, 0.25
+#: Daily windows: hours long, share of each partition.
+WINDOW_LONG, WINDOW_SHARE = 4.0, 0.25
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def run_case(case: Case) -> dict[str, float]:
         chosen = _policy(case, cluster, workload)
         run = simulate(workload, cluster, chosen, _costs(case))
         numbers = _numbers(measure(run), bound=_bound(case, capacity), planned=chosen)
-        numbers |= _beyond_windows(run, _windows(case, cluster, workload))
+        numbers |= _beyond_windows(run, _windows(case, cluster, workload.span))
     return numbers | {"cpu_s": time.process_time() - began}
 
 
@@ -115,7 +117,7 @@ def _policy(case: Case, cluster: Cluster, workload: Workload) -> Policy:
     return Planned(
         settings=Settings(
             planner=settings,
-            windows=_windows(case, cluster, workload),
+            windows=_windows(case, cluster, workload.span),
             lending=Lending() if case.partitions == "lending" else None,
             elastic=case.elastic,
         ),
@@ -146,18 +148,35 @@ def _whole(gpus: int, unit: int) -> int:
 # -- windows ---------------------------------------------------------------------------------------------------
 
 
-def _windows(case: Case, cluster: Cluster, workload: Workload) -> tuple[Window, ...]:
-    """One window a day on each partition, in order of their starts."""
+def _reservations(cluster: Cluster) -> list[Reservation]:
+    """One daily window on each partition."""
+    return [
+        Reservation(
+            id=f"daily-{name}",
+            partition=name,
+            amount=Resources({GPU_RESOURCES[0]: max(1, int(sum(sizes) * WINDOW_SHARE))}),
+            start=dt.datetime(1970, 1, 1, 2),
+            zone="Etc/UTC",
+            duration=WINDOW_LONG * HOUR,
+            rrule="FREQ=DAILY",
+            lead=Costs().termination + 60.0,
+        )
+        for name, sizes in cluster.nodes
+    ]
+
+
+@lru_cache(maxsize=4)
+def _windows(case: Case, cluster: Cluster, span: float) -> tuple[Window, ...]:
+    """Occurrences of all reservations that are accepted, in order of their starts."""
     if not case.windows:
         return ()
-    lead = Costs().termination + 60.0
-    made = []
-    for day in range(int(workload.span // DAY) + 1):
-        start = day * DAY + WINDOW_AT * HOUR
-        for name, sizes in cluster.nodes:
-            amount = Resources({GPU_RESOURCES[0]: max(1, int(sum(sizes) * WINDOW_SHARE))})
-            made.append(Window("daily", name, start, start + WINDOW_LONG * HOUR, amount, lead))
-    return tuple(made)
+    capacity = {name: Resources({GPU_RESOURCES[0]: sum(sizes)}) for name, sizes in cluster.nodes}
+    accepted = [
+        reservation
+        for reservation in _reservations(cluster)
+        if accept(reservation.windows(0.0, span), capacity[reservation.partition], (), (), 0.0) is None
+    ]
+    return windows_between(accepted, 0.0, span)
 
 
 def _beyond_windows(run: Run, windows: tuple[Window, ...]) -> dict[str, float]:
@@ -207,7 +226,7 @@ def _partitioned(case: Case, workload: Workload) -> dict[str, float]:
             f"rho_max:{group}": rho.longest,
         }
         numbers[f"gpus:{group}"] = sizes[group]
-    return numbers | _beyond_windows(shared, _windows(case, cluster, workload))
+    return numbers | _beyond_windows(shared, _windows(case, cluster, workload.span))
 
 
 def _numbers(m: Metrics, *, bound: float, planned: object) -> dict[str, float]:
@@ -250,5 +269,6 @@ def _numbers(m: Metrics, *, bound: float, planned: object) -> dict[str, float]:
         }
         numbers |= {f"jct_p99:{name}": jct.p99, f"jct_max:{name}": jct.longest}
     if isinstance(planned, Planned):
+        numbers["windows_asked"] = float(len(planned.settings.windows))
         numbers |= {"windows_given": planned.given, "windows_broken": planned.broken}
     return numbers

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from airflow_kftrain.jobs.resources import GPU_RESOURCES, Resources
 from airflow_kftrain.scheduling import decisions as plans
 from airflow_kftrain.scheduling import model
+from airflow_kftrain.scheduling.forecast import Calibration
 from airflow_kftrain.scheduling.planner import Plan, plan
 from airflow_kftrain.scheduling.settings import PlannerSettings
 from airflow_kftrain.simulate.engine import Act, Decision, Preempt, Resize, Start
@@ -72,7 +73,9 @@ class Planned:
         self._node_index: dict[str, int] = {}
         self._claims: list[model.Claim] = []
         self._reserved: tuple[model.Reserved, ...] = ()
+        self._calibration = Calibration()
         self._new: set[int] = set()
+        self._next_round = 0.0
         self._begun = 0
         self._over = 0
         self._broken: set[int] = set()
@@ -91,7 +94,6 @@ class Planned:
 
     def finished(self, world: World, job: int) -> None:
         self.predictor.finished(world, job)
-        self._requests.pop(job, None)
         self._running.pop(job, None)
 
     # -- one plan ----------------------------------------------------------------------------------------------
@@ -133,7 +135,15 @@ class Planned:
             costs=model.Costs(
                 world.costs.startup, world.costs.termination, world.costs.restart, world.costs.rescale
             ),
+            round_due=self._round_due(now),
         )
+
+    def _round_due(self, now: float) -> bool:
+        """Whether running gangs may be resized by this plan."""
+        if not self.settings.elastic or now < self._next_round:
+            return False
+        self._next_round = now + self.settings.planner.rescale_every
+        return True
 
     def _make_partitions(self, world: World) -> Iterable[model.Partition]:
         lending = self.settings.lending
@@ -206,7 +216,7 @@ class Planned:
         return running
 
     def _leaving(self, world: World, gang: Gang) -> model.Running:
-        request = self._requests.get(gang.job) or self._request(world, gang.job, model.Estimate.exactly(1.0))
+        request = self._requests[gang.job]
         return model.Running(
             request=request,
             partition=gang.partition,
@@ -219,17 +229,11 @@ class Planned:
 
     def _placed(self, world: World, gang: Gang) -> tuple[model.Placement, ...]:
         sizes = world.nodes.range_of(gang.partition)
-        each = self._each(world, gang.job, gang.partition)
+        each = self._requests[gang.job].podsets[0].request.gpus
         return tuple(
             model.Placement(WORKER, f"{gang.partition}/{node - sizes.start:04d}", gpus // each)
             for node, gpus in gang.placement
         )
-
-    def _each(self, world: World, job: int, partition: str) -> int:
-        request = self._requests.get(job)
-        if request is not None:
-            return request.podsets[0].request.gpus
-        return pods_of(world.jobs[job].gpus, world.nodes.largest_node(partition))[1]
 
     # -- acts --------------------------------------------------------------------------------------------------
 
@@ -280,12 +284,12 @@ class Planned:
     def _tell_etas(self, world: World, made: Plan) -> None:
         """The start that a newcomer is told, once: now for who starts now."""
         starting = {int(start.request) for start in made.starts}
-        eta = getattr(made, "eta", None)
+        for job in starting:
+            if not world.records[job].admissions:
+                self._calibration.started(f"{job:07d}", world.now)
         for job in self._new:
-            if job in starting:
-                world.records[job].eta = (world.now, world.now, world.now)
-            elif eta is not None:
-                world.records[job].eta = eta(f"{job:07d}")
+            told = made.eta(f"{job:07d}", self._calibration) if job not in starting else None
+            world.records[job].eta = (world.now,) * 3 if job in starting else told
         self._new.clear()
 
     def _check_windows(self, world: World, starts: Sequence[Act] = ()) -> None:
@@ -314,7 +318,7 @@ class Planned:
         times += [w.end for w in self.settings.windows if now < w.end]
         times = [min(times)] if times else []
         if self.settings.elastic and (world.gangs or world.waiting):
-            times.append(now + self.settings.planner.rescale_every)
+            times.append(max(self._next_round, now + 1.0))
         if world.waiting:
             times.append(now + self.settings.wait_every)
             times += [

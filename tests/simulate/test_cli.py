@@ -1,0 +1,51 @@
+import pytest
+
+from airflow_kftrain.cli.app import main
+
+
+def call(capsys, monkeypatch, *arguments):
+    monkeypatch.setenv("COLUMNS", "160")
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", *arguments])
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def test_what_if_we_had_64_gpus_more(capsys, monkeypatch):
+    code, out, _ = call(capsys, monkeypatch, "philly-half-day", "--capacity", "64", "--more", "64")
+    assert code == 0
+    for part in ("planner @ 64", "planner @ 128", "EASY @ 128", "Wait by gang size", "GPUs waited for"):
+        assert part in out
+
+
+def test_a_file_and_one_policy(capsys, monkeypatch, tmp_path):
+    trace = tmp_path / "mine.csv"
+    trace.write_text("job_id,submit_s,duration_s,gpus\na,0,3600,4\nb,60,3600,4\n")
+    code, out, _ = call(capsys, monkeypatch, str(trace), "--policy", "strict-fifo", "--capacity", "8")
+    assert code == 0
+    assert "mine: 2 jobs" in out
+    assert "StrictFIFO @ 8" in out
+
+
+def test_generated_dags(capsys, monkeypatch):
+    code, out, _ = call(capsys, monkeypatch, "recurring:3", "--days", "1", "--policy", "easy", "--gangs", "0")
+    assert code == 0
+    assert "recurring-3" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("none.csv",), "no such file"),
+        (("itp-day", "--policy", "magic"), "best-effort-fifo"),
+        (("itp-day", "--capacity", "8"), "widest gang has 64"),
+        (("itp-day", "--capacity", "100"), "multiple of 8"),
+        (("recurring:x",), "whole number"),
+    ],
+    ids=["no file", "unknown policy", "capacity below the widest gang", "half a node", "a seed that is none"],
+)
+def test_bad_input_is_one_line_that_says_what_to_do(capsys, monkeypatch, arguments, part):
+    code, _, err = call(capsys, monkeypatch, *arguments)
+    assert code == 1
+    assert part in err
+    assert len(err.strip().splitlines()) == 1
