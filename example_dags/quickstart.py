@@ -82,7 +82,7 @@ def _run_pipeline() -> dict[str, Any]:
     return {
         "state": str(run.state),
         "tasks": {task_id: str(instance.state) for task_id, instance in instances.items()},
-        "seconds": {task.task_id: instances[task.task_id].duration or 0.0 for task in dag.topological_sort()},
+        "seconds": {task_id: instances[task_id].duration or 0.0 for task_id in dag.task_dict},
         "outcome": _result(instances["train"]),
         "scores": _result(instances["evaluate"]),
     }
@@ -97,7 +97,7 @@ def _result(instance: Any) -> dict[str, Any]:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        row = session.scalars(query).first()
+        row: Any = session.scalars(query).first()
         value = row.value if row is not None else None
     value = json.loads(value) if isinstance(value, str) else value
     return value if isinstance(value, dict) else {}
