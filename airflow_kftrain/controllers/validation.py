@@ -28,8 +28,12 @@ def _faults(framework: Framework, job: dict[str, Any]) -> Iterator[str]:
             f"metadata.name: {name!r} must be a DNS label of at most 63 characters that starts with a letter: "
             "services bear it"
         )
+    spec = job.get("spec") or {}
+    elastic = spec.get("elasticPolicy") or {}
+    if elastic.get("nProcPerNode") is not None and spec.get("nprocPerNode") is not None:
+        yield "spec.elasticPolicy.nProcPerNode: must not be given beside spec.nprocPerNode, its newer place"
     where = f"spec.{framework.replica_specs_field}"
-    given = (job.get("spec") or {}).get(framework.replica_specs_field)
+    given = spec.get(framework.replica_specs_field)
     if not isinstance(given, dict) or not given:
         yield f"{where}: must be given, with at least one of {', '.join(framework.replica_types)}"
         return

@@ -357,6 +357,14 @@ def test_a_tensorflow_job_has_one_leader():
     ]
 
 
+def test_processes_per_node_have_one_place():
+    raw = job_of(OBJECTS["pt-elastic"]["manifest"])
+    raw["spec"]["nprocPerNode"] = "2"
+    raw["spec"]["elasticPolicy"]["nProcPerNode"] = 2
+    (found,) = faults(RECONCILERS["PyTorchJob"].framework, raw)
+    assert found.startswith("spec.elasticPolicy.nProcPerNode: must not be given beside spec.nprocPerNode")
+
+
 @pytest.mark.parametrize("name", sorted(OBJECTS))
 def test_what_the_training_operator_ran_is_valid(name):
     raw = job_of(OBJECTS[name]["manifest"])
