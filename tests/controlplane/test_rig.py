@@ -39,8 +39,8 @@ async def until(cluster: Cluster, namespace: str, name: str, **wanted: Any) -> O
     async with asyncio.timeout(SECONDS):
         async for event in list_and_watch(cluster, PODS, namespace, field_selector=f"metadata.name={name}"):
             found = [event.object] if isinstance(event, Changed) else event.items
-            if wanted.get("gone") and isinstance(event, Changed) and event.type == "DELETED":
-                return event.object
+            if wanted.get("gone") and (not found or (isinstance(event, Changed) and event.type == "DELETED")):
+                return {}
             for one in found:
                 containers = one["status"].get("containerStatuses") or [{}]
                 seen = {

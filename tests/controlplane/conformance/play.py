@@ -17,7 +17,7 @@ from airflow_kftrain.exceptions import ApiError, NotFound
 from tests.controlplane.conformance.busy import Busy, NeverBusy
 from tests.controlplane.conformance.cases import Case, Change, Create, Delete, End, LosePod, Pass, Step, Until
 from tests.controlplane.conformance.ends import PodEnder
-from tests.controlplane.conformance.record import Record, checkpoint, history
+from tests.controlplane.conformance.record import Record, checkpoint, condition_changes, job_events
 from tests.controlplane.conformance.world import JobWorld, World
 
 REACH_SECONDS = 20.0
@@ -28,6 +28,9 @@ FORGOTTEN_SECONDS = 5.0
 
 QUIET_SECONDS = 2.0
 """Nothing changes for so long, and the controllers were idle meanwhile: whatever they do, they have done."""
+
+SILENT_SECONDS = 4.0
+"""No event in the whole namespace for so long: all are written."""
 
 SETTLE_SECONDS = 90.0
 """How long it may take until nothing changes any more."""
@@ -55,7 +58,7 @@ class Column:
     async def play(self, cases: Sequence[Case]) -> dict[str, Record]:
         """Play all cases, several at a time."""
         gate = asyncio.Semaphore(CONCURRENT_CASES)
-        records: dict[str, Record] = {}
+        players: list[_Player] = []
         async with contextlib.AsyncExitStack() as stack:
             worlds = {
                 name: await stack.enter_async_context(World(self.cluster, name).watched())
@@ -63,15 +66,19 @@ class Column:
             }
             turns = {gang: itertools.cycle(names) for gang, names in self.namespaces.items()}
 
-            async def play(case: Case, namespace: str) -> None:
+            async def play(player: _Player) -> None:
                 async with gate:
-                    world = worlds[namespace].job(case.manifest["metadata"]["name"])
-                    records[case.name] = await _Player(self, case, namespace, world).play()
+                    await player.play()
 
             async with asyncio.TaskGroup() as group:
                 for case in cases:
-                    group.create_task(play(case, next(turns[case.gang])))
-        return records
+                    namespace = next(turns[case.gang])
+                    world = worlds[namespace].job(case.manifest["metadata"]["name"])
+                    players.append(_Player(self, case, namespace, world))
+                    group.create_task(play(players[-1]))
+            # The operator writes its events beside its work, up to 20 a second: the last ones are late.
+            await asyncio.gather(*(world.silent(SILENT_SECONDS, SETTLE_SECONDS) for world in worlds.values()))
+            return {player.case.name: player.record() for player in players}
 
 
 class _Player:
@@ -82,30 +89,37 @@ class _Player:
         self._ender = column.ender
         self._busy = column.busy
         self._namespace = namespace
-        self._case = case
+        self.case = case
         self._world = world
+        self._steps: dict[str, Any] = {}
+        self._conditions: list[str] = []
         self._names = {self._namespace: "NAMESPACE", **column.ender.names}
 
-    async def play(self) -> Record:
-        checkpoints: dict[str, Any] = {}
+    async def play(self) -> None:
+        """Take all steps, and delete the job."""
         before: dict[str, str] = {}
-        for step in self._case.steps:
+        for step in self.case.steps:
             try:
                 await self._act(step)
             except ApiError as error:
-                checkpoints[step.title] = {"refused": error.status}
+                self._steps[step.title] = {"refused": error.status}
                 break
             reached = await self._reach(_GOALS[step.until])
             quiet = await self._world.quiet(QUIET_SECONDS, SETTLE_SECONDS, self._last_idle)
             shown = checkpoint(self._world, before, self._names)
-            checkpoints[step.title] = shown | {"reached": reached, "quiet": quiet}
+            self._steps[step.title] = shown | {"reached": reached, "quiet": quiet}
             before = {name: pod["metadata"]["uid"] for name, pod in self._world.pods.items()}
-        record = Record({"steps": checkpoints, **history(self._world, self._names)})
+        self._conditions = condition_changes(self._world)
         await self._remove()
-        return record
+
+    def record(self) -> Record:
+        """What became of it."""
+        return Record(
+            {"steps": self._steps, "conditions": self._conditions, "events": job_events(self._world)}
+        )
 
     def _last_idle(self) -> float:
-        return self._busy.last_idle(self._namespace, self._case.manifest["kind"])
+        return self._busy.last_idle(self._namespace, self.case.manifest["kind"])
 
     async def _reach(self, goal: Goal) -> bool:
         """Whether the goal was reached; a job that the operator forgot is nudged once.
@@ -118,16 +132,16 @@ class _Player:
         if job is not None and not self._world.pods and goal is _runs:
             patch = {"metadata": {"annotations": {"kftrain.test/nudge": "forgotten"}}}
             await self._cluster.patch(
-                self._case.kind.resource, job["metadata"]["name"], patch, self._namespace
+                self.case.kind.resource, job["metadata"]["name"], patch, self._namespace
             )
         return await self._world.until(goal, REACH_SECONDS)
 
     async def _act(self, step: Step) -> None:
-        action, resource = step.action, self._case.kind.resource
-        name = self._case.manifest["metadata"]["name"]
+        action, resource = step.action, self.case.kind.resource
+        name = self.case.manifest["metadata"]["name"]
         match action:
             case Create():
-                manifest = self._ender.adapt(copy.deepcopy(self._case.manifest))
+                manifest = self._ender.adapt(copy.deepcopy(self.case.manifest))
                 await self._cluster.create(resource, manifest, self._namespace)
                 await self._world.until(lambda world: world.job is not None, REACH_SECONDS)
             case Change(patch):
@@ -156,7 +170,7 @@ class _Player:
     async def _remove(self) -> None:
         with contextlib.suppress(NotFound):
             await self._cluster.delete(
-                self._case.kind.resource, self._case.manifest["metadata"]["name"], self._namespace
+                self.case.kind.resource, self.case.manifest["metadata"]["name"], self._namespace
             )
 
 

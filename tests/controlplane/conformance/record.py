@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,8 @@ def checkpoint(world: JobWorld, before: Mapping[str, str], names: Mapping[str, s
     return _replaced(shown, names)
 
 
-def history(world: JobWorld, names: Mapping[str, str]) -> dict[str, Any]:
-    """What happened from first to last: each change of a condition, and the events of the job by reason."""
+def condition_changes(world: JobWorld) -> list[str]:
+    """Each change of a condition, in order."""
     changes: list[str] = []
     latest: dict[str, str] = {}
     for status in world.statuses:
@@ -68,20 +68,19 @@ def history(world: JobWorld, names: Mapping[str, str]) -> dict[str, Any]:
             if latest.get(condition["type"]) != said:
                 latest[condition["type"]] = said
                 changes.append(said)
-    mine = [event for event in world.of(EVENTS).values() if event["involvedObject"].get("uid") == world.uid]
-    return _replaced({"conditions": changes, "events": _events(mine)}, names)
+    return changes
 
 
-def _events(events: Iterable[Object]) -> dict[str, Any]:
+def job_events(world: JobWorld) -> dict[str, Any]:
     """How many different things were said by reason; how often each was depends on how often a controller looks."""
-    events = list(events)
+    mine = [event for event in world.of(EVENTS).values() if event["involvedObject"].get("uid") == world.uid]
     said: Counter[str] = Counter()
-    for event in events:
+    for event in mine:
         if not _is_foreign(event):
             said[f"{event['type']} {event['reason']}"] += 1
     shown: dict[str, Any] = {key: count if key in _COUNTED else 1 for key, count in sorted(said.items())}
     # client-go lets a source say no more about an object: what would have come after is missing.
-    spent = sum(event.get("count") or 1 for event in events) >= EVENT_BUDGET
+    spent = sum(event.get("count") or 1 for event in mine) >= EVENT_BUDGET
     return shown | ({SPENT: True} if spent else {})
 
 

@@ -92,6 +92,7 @@ class World:
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._jobs: dict[str, JobWorld] = {}
+        self._said = asyncio.Event()
         self._informers = [
             Informer(cluster, resource, namespace) for resource in (*_JOBS, PODS, SERVICES, PODGROUPS, EVENTS)
         ]
@@ -113,10 +114,24 @@ class World:
             for task in tasks:
                 task.cancel()
 
+    async def silent(self, silent_seconds: float, seconds: float) -> bool:
+        """Whether within ``seconds`` no event came for ``silent_seconds``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    self._said.clear()
+                    try:
+                        await asyncio.wait_for(self._said.wait(), silent_seconds)
+                    except TimeoutError:
+                        return True
+        return False
+
     def _handler(self, resource: Resource) -> Callable[[str, Object | None, Object | None], None]:
         def handle(_: str, old: Object | None, new: Object | None) -> None:
             seen = new if new is not None else old
             assert seen is not None
+            if resource is EVENTS:
+                self._said.set()
             for job in _jobs_of(resource, seen):
                 self.job(job).see(resource, seen["metadata"]["name"], new)
 
