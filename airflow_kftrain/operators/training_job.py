@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from airflow_kftrain.exceptions import Invalid, InvalidInput, KFTrainError
+from airflow_kftrain.exceptions import Invalid, InvalidInput, KFTrainError, NotFound
 from airflow_kftrain.jobs.frameworks import Framework, framework
 from airflow_kftrain.jobs.identity import TaskKey
 from airflow_kftrain.jobs.spec import TrainingJobSpec
@@ -453,5 +453,10 @@ class TrainingJobOperator(BaseOperator):
 
 def _in_airflow_words(error: KFTrainError) -> AirflowException:
     """The error as Airflow's task runner understands it: what no retry can heal is not retried."""
+    if isinstance(error, NotFound):
+        return AirflowException(
+            f"{error} (is the namespace there, and does the cluster know this kind? Install the training operator, "
+            "or run `kftrain controllers run` with its CRDs)"
+        )
     hopeless = isinstance(error, InvalidInput | Invalid)
     return (AirflowFailException if hopeless else AirflowException)(str(error))

@@ -403,6 +403,19 @@ async def test_a_connection_that_does_not_exist_is_named(task):
         await asyncio.to_thread(operator(kubernetes_conn_id="nowhere").execute, task.context)
 
 
+async def test_a_namespace_that_does_not_exist_is_named(task):
+    with pytest.raises(AirflowException, match=r"nowhere.*namespace there"):
+        await asyncio.to_thread(operator(namespace="nowhere").execute, task.context)
+
+
+async def test_an_api_that_does_not_know_the_kind_says_what_to_install(task, proxy):
+    proxy.fail(
+        "*", "/xgboostjobs", status(404, "NotFound", "the server could not find the resource"), times=9
+    )
+    with pytest.raises(AirflowException, match="training operator"):
+        await asyncio.to_thread(operator().execute, task.context)
+
+
 async def test_pods_carry_the_labels_of_their_task(player, requested, task):
     await player.gang(requested, *GANG)
     (pod, *_) = (await player.cluster.list(PODS, "default", label_selector="kftrain/managed=true")).items
