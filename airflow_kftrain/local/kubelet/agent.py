@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from airflow_kftrain.local.kubelet.names import (
     host_name,
 )
 from airflow_kftrain.local.kubelet.pod import PodWorker, gpu_count
-from airflow_kftrain.local.kubelet.ports import PortBlocks, PortTable
+from airflow_kftrain.local.kubelet.ports import PortBlocks, PortTable, is_free
 from airflow_kftrain.local.kubelet.rewrite import Rewriter
 from airflow_kftrain.local.kubelet.status import FINAL_PHASES, lost, rfc3339
 from airflow_kftrain.local.nodes import LOCAL_LABEL, NodeSpec, first_gpu, node_object, node_status
@@ -77,7 +78,7 @@ class Kubelet:
         self._root = root
         self._devices = Devices({n.name: range((f := first_gpu(nodes, n.name)), f + n.gpus) for n in nodes})
         self._blocks = PortBlocks()
-        self._ports = PortTable(self._blocks.take, self._blocks.give_back)
+        self._ports = PortTable(self._blocks.take, self._blocks.give_back, is_free)
         self._pods = Informer(cluster, PODS, clock=clock)
         self._services = Informer(cluster, SERVICES, clock=clock)
         self._events = EventRecorder(cluster, "kubelet", clock=clock)
@@ -165,10 +166,14 @@ class Kubelet:
         self._spawn(self._run(worker, uid))
 
     async def _run(self, worker: PodWorker, uid: str) -> None:
-        await worker.run(lambda: self._devices.give_back(uid))
+        await worker.run(lambda: self._release(uid))
         current = self._pods.get(worker.pod["metadata"]["namespace"], worker.pod["metadata"]["name"])
         if current and current["metadata"]["uid"] == uid and current["metadata"].get("deletionTimestamp"):
             await self._finish_deletion(current)
+
+    def _release(self, uid: str) -> None:
+        self._devices.give_back(uid)
+        self._ports.release(uid)
 
     def _on_deletion(self, pod: Object, worker: PodWorker | None) -> None:
         """End the pod's processes; its end, in :meth:`_run`, finishes the deletion. Without processes: finish it."""
@@ -239,10 +244,12 @@ class Kubelet:
         names = Names.known(meta["namespace"], [*self._pods.store.values(), pod], services)
         known_as = aliases(pod, services)
         own = {
-            port: self._ports.own(Endpoint(meta["namespace"], host_name(pod), port), known_as.get(port, ()))
+            port: self._ports.own(
+                Endpoint(meta["namespace"], host_name(pod), port), meta["uid"], known_as.get(port, ())
+            )
             for port in container_ports(pod)
         }
-        return Rewriter(names, self._ports.host_port, own)
+        return Rewriter(names, partial(self._ports.host_port, user=meta["uid"]), own)
 
     def _forget_ports_soon(self) -> None:
         """Look once for all pods that go together."""

@@ -22,6 +22,7 @@ from airflow_kftrain.local.kubelet.sweep import marked
 from airflow_kftrain.testing import RunningCluster, local_cluster
 from tests.support import ring
 from tests.support.live import live
+from tests.support.processes import has_ended
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("mortal-cluster")]
 
@@ -170,7 +171,7 @@ async def test_after_kill_9_of_the_daemon_up_sweeps_and_reports_lost_pods(own: R
     kill_daemon(own.local)
     await asyncio.to_thread(own.local.up)
     assert left_over(own.local) == []
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(child)
     async with live(own.kubeconfig) as kube:
         pod = await kube.ended("p")
     status = pod["status"]

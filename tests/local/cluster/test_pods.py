@@ -15,6 +15,7 @@ from airflow_kftrain.cluster.resources import CONFIGMAPS, PODS, SECRETS
 from airflow_kftrain.exceptions import BadRequest
 from airflow_kftrain.testing import RunningCluster
 from tests.support.live import Live, exit_code
+from tests.support.processes import has_ended
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("local-cluster")]
 
@@ -273,7 +274,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(k
     await kube.cluster.delete(PODS, "p", kube.namespace, grace_period_seconds=1)
     await kube.until(PODS, "p", lambda p: p is None, timeout=10)
     assert loop.time() - began >= 0.9
-    assert not psutil.pid_exists(pid)
+    assert has_ended(pid)
 
 
 async def test_forced_deletion_ends_the_process_at_once(kube: Live):
@@ -306,7 +307,7 @@ async def test_grandchildren_in_sessions_of_their_own_end_with_the_pod(kube: Liv
     child = int(await kube.logs("p"))
     await kube.cluster.delete(PODS, "p", kube.namespace)
     await kube.until(PODS, "p", lambda p: p is None)
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(child)
 
 
 async def test_a_deadline_of_the_pod_ends_it(kube: Live):

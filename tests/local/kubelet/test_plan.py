@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,12 @@ def launch(
 ) -> Launch:
     """The launch of a worker of job x; port 9999 of its master is 20000, its own 20001."""
     ports = itertools.count(20000)
-    table = PortTable(lambda: next(ports), lambda port: None)
-    table.host_port(Endpoint("default", "x-master-0", 9999))
-    own = {9999: table.host_port(Endpoint("default", "x-worker-0", 9999))}
+    table = PortTable(lambda: next(ports), lambda port: None, lambda port: True)
+    table.host_port(Endpoint("default", "x-master-0", 9999), "uid")
+    own = {9999: table.own(Endpoint("default", "x-worker-0", 9999), "uid")}
     main = container(**fields)
     worker = pod("x-worker-0", labels=LABELS, containers=[main])
-    rewriter = Rewriter(Names.known("default", [worker], []), table.host_port, own)
+    rewriter = Rewriter(Names.known("default", [worker], []), partial(table.host_port, user="uid"), own)
     around = Surroundings("cluster", Sandbox(root, root / "tmp"), SOURCES, rewriter, gpus)
     return plan_launch(worker, main, image or Image(), mounts or Mounts(), around)
 

@@ -88,7 +88,7 @@ async def test_the_whole_group_ends_with_its_first_process():
     code, output = await run("sh", "-c", script)
     assert code == 0
     child = int(output)
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(child)
 
 
 async def test_a_signal_reaches_the_whole_group():
@@ -98,7 +98,7 @@ async def test_a_signal_reaches_the_whole_group():
     child = int(await asyncio.wait_for(seen, 20))
     process.signal(signal.SIGTERM)
     assert await asyncio.wait_for(running, 20) == 143
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(child)
     process.signal(signal.SIGTERM)  # nothing happens: it is gone
 
 
@@ -106,6 +106,7 @@ PARENT = """
 import asyncio, os, sys
 from airflow_kftrain.local.kubelet.plan import Launch
 from airflow_kftrain.local.kubelet.process import start
+from tests.support.processes import has_ended
 async def main():
     process = start(Launch(["sleep", "300"], {"PATH": os.environ["PATH"]}, "/"))
     print(process.pid, flush=True)

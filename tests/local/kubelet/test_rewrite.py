@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,14 @@ from tests.support.pods import container, pod, service
 JOB = {"training.kubeflow.org/job-name": "tf"}
 
 
-def table() -> PortTable:
+def table(*busy: int) -> PortTable:
+    """Ports from 20000 on; those ``busy`` cannot be listened on."""
     ports = itertools.count(20000)
-    return PortTable(lambda: next(ports), lambda port: None)
+    return PortTable(lambda: next(ports), lambda port: None, lambda port: port not in busy)
+
+
+def told(ports: PortTable, user: str = "uid") -> Callable[[Endpoint], int]:
+    return lambda endpoint: ports.host_port(endpoint, user)
 
 
 def rewriter(*, own: int | None = None, services: list | None = None, pods: list | None = None) -> Rewriter:
@@ -29,9 +35,9 @@ def rewriter(*, own: int | None = None, services: list | None = None, pods: list
     ]
     ports = table()
     for name in ("tf-worker-0", "tf-worker-1", "tf-worker-10", "not-tf-worker-0"):
-        ports.host_port(Endpoint("default", name, 2222))
-    mine = {own: ports.host_port(Endpoint("default", "tf-worker-0", own))} if own else {}
-    return Rewriter(Names.known("default", known, services or []), ports.host_port, mine)
+        ports.host_port(Endpoint("default", name, 2222), "uid")
+    mine = {own: ports.own(Endpoint("default", "tf-worker-0", own), "uid")} if own else {}
+    return Rewriter(Names.known("default", known, services or []), told(ports), mine)
 
 
 @pytest.mark.parametrize(
@@ -151,18 +157,18 @@ def test_a_service_leads_to_the_pod_it_selects_and_to_its_target_port():
     )
     svc = service("web", {"app": "web"}, [(80, "http")])
     ports = table()
-    own = ports.own(Endpoint("default", "web-abc", 8000))
-    rewriting = Rewriter(Names.known("default", [serving], [svc]), ports.host_port)
+    own = ports.own(Endpoint("default", "web-abc", 8000), "web")
+    rewriting = Rewriter(Names.known("default", [serving], [svc]), told(ports))
     assert rewriting.text("http://web:80/x") == f"http://127.0.0.1:{own}/x"
 
 
 def test_a_pod_takes_over_the_port_under_which_its_service_is_known_already():
     svc = service("web", {"app": "web"}, [(80, 8000)])
     ports = table()
-    early = Rewriter(Names.known("default", [], [svc]), ports.host_port).text("web:80")
+    early = Rewriter(Names.known("default", [], [svc]), told(ports)).text("web:80")
     serving = pod("web-abc", labels={"app": "web"}, containers=[container(ports=[{"containerPort": 8000}])])
     (port,) = container_ports(serving)
-    own = ports.own(Endpoint("default", "web-abc", port), aliases(serving, [svc])[port])
+    own = ports.own(Endpoint("default", "web-abc", port), "web", aliases(serving, [svc])[port])
     assert early == f"127.0.0.1:{own}"
 
 
@@ -172,12 +178,43 @@ def test_a_pod_with_hostname_and_subdomain_is_known_by_them():
     assert rewriting.text("node-0.gang.default.svc:29500") == rewriting.text("node-0.gang:29500")
 
 
-def test_a_pod_made_anew_under_its_name_keeps_its_port():
+MASTER = Endpoint("default", "tf-worker-0", 2222)
+
+
+def test_a_pod_made_anew_under_its_name_keeps_the_port_that_its_peers_know():
+    ports = table(20000)
+    first = ports.own(MASTER, "uid-1")
+    assert ports.host_port(MASTER, "peer") == first
+    ports.release("uid-1")
+    assert ports.own(MASTER, "uid-2") == first
+
+
+def test_a_gang_made_anew_gets_another_port_while_the_old_one_lingers():
+    ports = table(20000)
+    assert ports.own(MASTER, "uid-1") == ports.host_port(MASTER, "peer-1") == 20000
+    ports.release("uid-1")
+    ports.release("peer-1")
+    assert ports.host_port(MASTER, "peer-2") == ports.own(MASTER, "uid-2") == 20001
+
+
+def test_a_gang_made_anew_keeps_a_port_that_is_free():
     ports = table()
-    first = ports.own(Endpoint("default", "tf-worker-0", 2222))
-    assert ports.own(Endpoint("default", "tf-worker-0", 2222)) == first
+    first = ports.own(MASTER, "uid-1")
+    ports.release("uid-1")
+    assert ports.own(MASTER, "uid-2") == first
+
+
+def test_a_port_is_forgotten_once_nobody_stands_behind_its_name():
+    given_back: list[int] = []
+    ports = PortTable(itertools.count(20000).__next__, given_back.append, lambda port: True)
+    first = ports.own(MASTER, "uid-1")
     ports.forget(lambda endpoint: False)
-    assert ports.own(Endpoint("default", "tf-worker-0", 2222)) != first
+    assert given_back == []
+    ports.release("uid-1")
+    ports.forget(lambda endpoint: True)
+    assert given_back == []
+    ports.forget(lambda endpoint: False)
+    assert given_back == [first]
 
 
 _RECORDED = Path(__file__).parents[2] / "controllers" / "data" / "recorded-objects.json"
@@ -188,7 +225,7 @@ def test_every_address_of_the_recorded_pods_becomes_local():
     for job in json.loads(_RECORDED.read_text()).values():
         ports = table()
         names = Names.known("default", job["pods"], [])
-        rewriting = Rewriter(names, ports.host_port)
+        rewriting = Rewriter(names, told(ports))
         for recorded in job["pods"]:
             for env in recorded["spec"]["containers"][0].get("env") or ():
                 text = rewriting.environment({env["name"]: env["value"]})[env["name"]]
