@@ -20,6 +20,7 @@ from airflow_kftrain.local.kubelet.plan import CLUSTER_MARKER, POD_MARKER, Launc
 from airflow_kftrain.local.kubelet.ports import PortBlocks
 from airflow_kftrain.local.kubelet.process import start
 from airflow_kftrain.local.kubelet.sweep import marked, sweep
+from tests.support.processes import has_ended
 
 
 def launch(*argv: str, **env: str) -> Launch:
@@ -106,7 +107,6 @@ PARENT = """
 import asyncio, os, sys
 from airflow_kftrain.local.kubelet.plan import Launch
 from airflow_kftrain.local.kubelet.process import start
-from tests.support.processes import has_ended
 async def main():
     process = start(Launch(["sleep", "300"], {"PATH": os.environ["PATH"]}, "/"))
     print(process.pid, flush=True)
