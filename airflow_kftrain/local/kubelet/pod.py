@@ -38,7 +38,7 @@ class PodWorker:
         self._machine = machine
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
-        self._grace = float(pod["spec"].get("terminationGracePeriodSeconds") or _DEFAULT_GRACE)
+        self._grace = float(pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
         self._hurry = asyncio.Event()
         self._gone = False
         self._ended = asyncio.Event()
