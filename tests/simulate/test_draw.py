@@ -21,7 +21,7 @@ def test_the_text_shows_use_queue_and_each_gang(run):
     assert title == "StrictFIFO, 8 GPUs"
     assert used.split()[-3] == "██████████"
     assert "█████      at most 8" in waiting
-    assert "██████████"[:5] + "     waited 0.0 h" in first
+    assert "█████      waited 0.0 h" in first
     assert "·····█████ waited 0.0 h" in second
     assert axis.strip().startswith("0 h")
 
