@@ -52,6 +52,21 @@ async def test_a_gang_that_does_not_fit_waits_whole_and_goes_when_there_is_room(
     assert await kube.job_ended("second") == "Succeeded"
 
 
+async def test_b28_a_gang_starts_as_soon_as_a_foreign_pod_gives_its_gpus_back(kube: Live, tmp_path):
+    hold = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    await kube.pod("foreign", ["sh", "-c", hold], resources={"limits": {"nvidia.com/gpu": "3"}})
+    await kube.running("foreign")
+    await kube.job("j", gpus=2)
+    await kube.until(PODS, "j-master-0", lambda p: p and _unschedulable(p))
+    loop = asyncio.get_running_loop()
+    freed = loop.time()
+    (tmp_path / "go").touch()
+    for role in ROLES:
+        await kube.until(PODS, f"j-{role}", lambda p: p and p["spec"].get("nodeName"))
+    assert loop.time() - freed < 5
+    assert await kube.job_ended("j") == "Succeeded"
+
+
 def _unschedulable(pod: dict) -> str:
     for condition in pod["status"].get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
