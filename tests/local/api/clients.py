@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -595,7 +596,7 @@ class Kubectl(Client):
             for _ in range(before):
                 next(lines)
             act()
-            return [line for line, _ in zip(lines, range(count), strict=False)]
+            return list(itertools.islice(lines, count))
         finally:
             timer.cancel()
             running.kill()

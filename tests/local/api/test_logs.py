@@ -118,7 +118,7 @@ def test_kubectl_chooses_the_first_container(kubectl: Kubectl, namespace: str, b
     begin(stored, "main").write("first\n")
     begin(stored, "side").write("second\n")
     assert kubectl.logs("p", namespace) == "first\n"
-    assert kubectl.run("logs", "-n", namespace, "p", "--all-containers", "--prefix").splitlines() == [
+    assert sorted(kubectl.run("logs", "-n", namespace, "p", "--all-containers", "--prefix").splitlines()) == [
         "[pod/p/main] first",
         "[pod/p/side] second",
     ]
