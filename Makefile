@@ -9,13 +9,14 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TENSORFLOW ?= $(HOME)/.cache/airflow-kftrain/tensorflow
 # Airflow writes its files here, so that the user's own Airflow is left alone.
 export AIRFLOW_HOME ?= $(CURDIR)/.kftrain/airflow
 export AIRFLOW__CORE__LOAD_EXAMPLES ?= False
 PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 
-.PHONY: setup quickstart test check static unit constraints clean \
+.PHONY: setup frameworks quickstart test check static unit constraints clean \
 	bench bench-scheduling bench-planner bench-triggers bench-gang test-controlplane controlplane-build
 
 setup: $(READY)
@@ -26,6 +27,16 @@ $(READY): requirements/constraints.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# What the PyTorch and TensorFlow examples run with on the local cluster. TensorFlow's 1.6 GB stay out of the project's own
+# environment; PyTorch is the system's (Debian's python3-torch), since the one on PyPI brings 7 GB.
+frameworks: $(TENSORFLOW)/.ready
+
+$(TENSORFLOW)/.ready: requirements/tensorflow.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on PATH: install one, or say make PYTHON=/path/to/python3.12" >&2; exit 2; }
+	"$(PYTHON)" -m venv --clear "$(TENSORFLOW)"
+	"$(TENSORFLOW)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tensorflow.txt
+	@touch "$@"
 
 quickstart: $(READY)
 	$(BIN)/python -m example_dags.quickstart
@@ -64,6 +75,9 @@ constraints:
 	uv pip compile --quiet pyproject.toml --extra local --extra xgboost --extra plots --group dev --universal \
 		--python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
 		--output-file requirements/constraints.txt
+	uv pip compile --quiet requirements/tensorflow.in --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \
+		--output-file requirements/tensorflow.txt
 
 clean:
 	rm -rf $(VENV) .kftrain .mypy_cache .ruff_cache .pytest_cache build dist
