@@ -1,6 +1,7 @@
 """Runs the DAG of a module by ``dag.test()``; the last line on stdout is JSON of how it ended.
 
-``python -m tests.examples.dag_run MODULE [CONF]``, with the run's configuration as JSON.
+``python -m tests.examples.dag_run MODULE[:NAME] [CONF]``: the DAG is called ``dag`` there when no name is given;
+the configuration of the run is JSON.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import json
 import sys
 
 
-def main(module: str, conf: str = "{}") -> None:
+def main(where: str, conf: str = "{}") -> None:
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    run = importlib.import_module(module).dag.test(run_conf=json.loads(conf))
+    module, _, name = where.partition(":")
+    run = getattr(importlib.import_module(module), name or "dag").test(run_conf=json.loads(conf))
     with create_session() as session:
         found = session.scalars(
             select(XComModel).where(XComModel.run_id == run.run_id, XComModel.key == "return_value")

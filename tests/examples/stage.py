@@ -7,13 +7,12 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from airflow_kftrain.testing import RunningCluster
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 420.0
@@ -93,18 +92,28 @@ class Running:
 
 @dataclass(frozen=True)
 class Stage:
-    """:param home: Airflow's home, its database migrated"""
+    """An Airflow and the cluster that it reaches.
 
-    cluster: RunningCluster
+    :param home: Airflow's home, its database migrated
+    :param kubeconfig: leads to the cluster
+    :param connection: variables by which Airflow's connection leads there
+    :param machine: directory of the kubelet that runs the pods as processes
+    :param namespace: where the connection's jobs go
+    """
+
     home: Path
+    kubeconfig: Path
+    connection: Mapping[str, str]
+    machine: Path
+    namespace: str = "default"
 
     @contextlib.asynccontextmanager
     async def running(self, module: str, conf: Mapping[str, Any] | None = None) -> AsyncIterator[Running]:
-        """Run the DAG of a module."""
+        """Run the DAG of a module, ``module:name`` where it is not called ``dag``."""
         run = Running(
             await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "tests.examples.dag_run", module, json.dumps(conf or {}),
-                env=airflow_environment(self.home) | self.cluster.environment(),
+                env=airflow_environment(self.home) | dict(self.connection),
                 cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=1 << 20,
             )
         )  # fmt: skip
@@ -114,7 +123,7 @@ class Stage:
             await run.stop()
 
     async def run(self, module: str, conf: Mapping[str, Any] | None = None) -> Ended:
-        """Run the DAG of a module to its end, which must be a success."""
+        """Run a DAG to its end, which must be a success."""
         async with self.running(module, conf) as run:
             ended = await run.ended()
         assert ended.state == "success", ended.log[-6000:]
@@ -131,3 +140,11 @@ def airflow_environment(home: Path) -> dict[str, str]:
         "PYTHONPATH": str(ROOT),
         "NO_COLOR": "1",
     }
+
+
+def migrate(home: Path) -> None:
+    """Make Airflow's database in that home."""
+    subprocess.run(
+        [sys.executable, "-m", "airflow", "db", "migrate"],
+        env=airflow_environment(home), cwd=ROOT, check=True, capture_output=True, timeout=300,
+    )  # fmt: skip

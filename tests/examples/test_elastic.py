@@ -12,7 +12,6 @@ import pytest
 
 from airflow_kftrain.cluster.resources import PODS, PYTORCHJOBS
 from airflow_kftrain.jobs.identity import pod_name
-from airflow_kftrain.local.cluster import LocalCluster
 from airflow_kftrain.local.home import Home
 from airflow_kftrain.local.kubelet.sweep import marked
 from tests.examples.stage import Stage
@@ -29,19 +28,20 @@ async def test_training_goes_on_when_a_worker_is_added_and_one_is_killed(stage: 
     conf = {"epochs": 400, "pause": 0.1}
     async with (
         stage.running("example_dags.pytorch_elastic", conf) as run,
-        live(stage.cluster.kubeconfig) as kube,
+        live(stage.kubeconfig, stage.namespace) as kube,
     ):
         line = await run.until_said(r"\[worker-1\] rank \d of 2 from epoch 0")
-        [job] = (await kube.cluster.list(PYTORCHJOBS, "default")).items
+        [job] = (await kube.cluster.list(PYTORCHJOBS, kube.namespace)).items
         name = job["metadata"]["name"]
         line = await run.until_said(r"Progress: ", after=line)
 
-        await kube.cluster.patch(PYTORCHJOBS, name, {"spec": {"replicas": 3}}, "default", subresource="scale")
+        scale = {"spec": {"replicas": 3}}
+        await kube.cluster.patch(PYTORCHJOBS, name, scale, kube.namespace, subresource="scale")
         line = await run.until_said(r"\[worker-2\] rank \d of 3 from epoch [1-9]", after=line)
 
-        pod = await kube.cluster.get(PODS, pod_name(name, "Worker", 2), "default")
+        pod = await kube.cluster.get(PODS, pod_name(name, "Worker", 2), kube.namespace)
         assert pod["status"]["phase"] == "Running"
-        first_process(stage.cluster.local, pod["metadata"]["name"]).send_signal(signal.SIGKILL)
+        first_process(stage.machine, pod["metadata"]["name"]).send_signal(signal.SIGKILL)
         await run.until_said(r"\[worker-0\] rank \d of \d from epoch [1-9]", after=line)
         ended = await run.ended()
 
@@ -63,11 +63,11 @@ async def test_training_goes_on_when_a_worker_is_added_and_one_is_killed(stage: 
     assert Path(outcome["model"]).is_file()
 
 
-def first_process(cluster: LocalCluster, pod: str) -> psutil.Process:
+def first_process(machine: Path, pod: str) -> psutil.Process:
     """The process that a pod's container began with, which leads its group."""
     [leader] = [
         process
-        for process in marked(Home(cluster.home).cluster_id())
+        for process in marked(Home(machine).cluster_id())
         if os.getpgid(process.pid) == process.pid and process.environ().get("HOSTNAME") == pod
     ]
     return leader
