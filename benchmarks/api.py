@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psutil
 
 Json = dict[str, Any]
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/xgboostjobs"
@@ -169,7 +170,16 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-async def measure(api: Reached, echo: Reached, *, creates: int, changes: int) -> list[Json]:
+async def cpu_per_post(reached: Reached, pid: int, prefix: str, count: int) -> float:
+    """Microseconds of the server's processor that one POST costs; hardly depends on what else the machine does."""
+    server = psutil.Process(pid)
+    before = server.cpu_times()
+    await posts_per_second(reached, prefix, count, 1)
+    after = server.cpu_times()
+    return (after.user + after.system - before.user - before.system) / count * 1e6
+
+
+async def measure(api: Reached, echo: Reached, pid: int, *, creates: int, changes: int) -> list[Json]:
     """All figures, as rows of name, value, unit, reference and aim."""
     rows: list[Json] = []
     for clients in (1, 16):
@@ -178,6 +188,10 @@ async def measure(api: Reached, echo: Reached, *, creates: int, changes: int) ->
         aim = AIM_CREATES if clients == 1 else None
         plural = "client" if clients == 1 else "clients"
         rows.append(_row(f"creates, {clients} {plural}", rate, "/s", reference, aim))
+    reference = await cpu_per_post(echo, pid, "ecpu", creates)
+    rows.append(
+        _row("server's CPU per create", await cpu_per_post(api, pid, "ccpu", creates), "µs", reference, None)
+    )
     base = await round_trip(echo, changes)
     for watchers in (1, 100):
         latencies = await watch_latency(api, watchers, changes)
@@ -214,13 +228,16 @@ def main() -> None:
         try:
             url, echo_url, token, ca_file = ready.get(timeout=_START_SECONDS)
             api, echo = Reached(url, token, ca_file), Reached(echo_url, token, ca_file)
-            rows = asyncio.run(measure(api, echo, creates=options.creates, changes=options.changes))
+            work = measure(api, echo, server.pid or 0, creates=options.creates, changes=options.changes)
+            rows = asyncio.run(work)
         finally:
             stop.set()
             server.join(_START_SECONDS)
     if options.json:
         json.dump(rows, sys.stdout, indent=2)
         return
+    load = ", ".join(f"{value:.1f}" for value in psutil.getloadavg())
+    print(f"{psutil.cpu_count()} processors, load {load}")
     for row in rows:
         aim = f"   aim {row['aim']:g}" if row["aim"] is not None else ""
         print(
