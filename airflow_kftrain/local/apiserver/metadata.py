@@ -62,7 +62,7 @@ _VALUE_TEXT = (
 
 def timestamp(now: dt.datetime) -> str:
     """As ``metav1.Time`` writes it: UTC, whole seconds."""
-    return now.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return now.astimezone(dt.UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 def generated_name(prefix: str) -> str:

@@ -69,7 +69,16 @@ _MESSAGES: dict[str, _Table] = {
     },
     "Preconditions": {1: ("uid", "string"), 2: ("resourceVersion", "string")},
 }
-_ROOTS = ("Namespace", "ServiceAccount", "ConfigMap", "Secret", "ResourceQuota", "PriorityClass", "Eviction")
+_ROOTS = (
+    "Namespace",
+    "ServiceAccount",
+    "ConfigMap",
+    "Secret",
+    "ResourceQuota",
+    "PriorityClass",
+    "Eviction",
+    "DeleteOptions",
+)
 
 
 def decode_protobuf(data: bytes) -> Json:

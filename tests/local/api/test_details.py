@@ -13,6 +13,7 @@ from airflow_kftrain.local.apiserver.bodies import wanted_form
 from airflow_kftrain.local.apiserver.cells import duration
 from airflow_kftrain.local.apiserver.core_schemas import model_schema
 from airflow_kftrain.local.apiserver.custom_kinds import custom_kinds
+from airflow_kftrain.local.apiserver.deletes import DeleteOptions
 from airflow_kftrain.local.apiserver.errors import StatusError
 from airflow_kftrain.local.apiserver.kinds import CORE_KINDS, Kind, Registry
 from airflow_kftrain.local.apiserver.protobuf import decode_protobuf
@@ -97,6 +98,14 @@ def test_any_bytes_are_read_or_refused(data: bytes):
     for body in (data, b"k8s\x00" + data, b"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap" + data):
         with contextlib.suppress(StatusError):
             decode_protobuf(body)
+
+
+def test_delete_options_are_read_from_protobuf():
+    options = b"\x08\x05\x12\x05\x0a\x03abc\x22\x06Orphan"
+    kind = b"\x0a\x02v1\x12\x0dDeleteOptions"
+    body = b"k8s\x00\x0a" + bytes([len(kind)]) + kind + b"\x12" + bytes([len(options)]) + options
+    read = DeleteOptions.read({}, decode_protobuf(body))
+    assert read == DeleteOptions(grace=5, policy="Orphan", uid="abc")
 
 
 def test_kinds_compare_by_identity():
