@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from airflow_kftrain.clock import Clock, SystemClock
 from airflow_kftrain.cluster.client import Cluster
@@ -39,10 +40,15 @@ TROUBLED_PAUSE = 15.0
 EXPLAINED_PODS = 4
 """Pods whose events are read to explain why a gang waits."""
 
+CALLS_AT_ONCE = 16
+"""Calls besides watches and logs that all observers of an event loop together make at a time."""
+
 LONGEST_PAUSE = 120.0
 SHORTEST_PAUSE = 0.05
 PROGRESS_TOLD_EVERY = 10.0
 NUDGE = "kftrain/nudged-at"
+
+_AT_ONCE: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -233,7 +239,8 @@ class Observer:
             return
         patch = {"metadata": {"uid": self._ref.uid, "annotations": {name: value}}}
         try:
-            await cluster.patch(self._resource, self._ref.name, patch, self._ref.namespace)
+            async with _few_at_once():
+                await cluster.patch(self._resource, self._ref.name, patch, self._ref.namespace)
         except (Forbidden, Unauthorized) as error:
             self._unwritable = True
             self._say(
@@ -250,9 +257,10 @@ class Observer:
         found: list[dict[str, Any]] = []
         for uid in (self._ref.uid, *waiting[:EXPLAINED_PODS]):
             try:
-                listed = await cluster.list(
-                    EVENTS, self._ref.namespace, field_selector=f"involvedObject.uid={uid}"
-                )
+                async with _few_at_once():
+                    listed = await cluster.list(
+                        EVENTS, self._ref.namespace, field_selector=f"involvedObject.uid={uid}"
+                    )
             except (ApiError, ApiUnreachable):
                 continue  # events explain; without them the pods' own status must do
             found += listed.items
@@ -289,6 +297,14 @@ class Observer:
     async def _progress_came(self) -> None:
         await self._reported.wait()
         self._reported.clear()
+
+
+def _few_at_once() -> asyncio.Semaphore:
+    """Lets a bounded number of observers of the running event loop call the API at a time.
+
+    Jobs that were submitted together have the same things due at the same moments.
+    """
+    return _AT_ONCE.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(CALLS_AT_ONCE))
 
 
 class Wakeups:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from airflow_kftrain.cluster.resources import XGBOOSTJOBS
+from airflow_kftrain.triggers import follow as follow_module
 from airflow_kftrain.triggers import observer, trouble
 from tests.operators.airflow_side import TaskInstance, request, watching
 from tests.support.faulty_proxy import dropped, status
@@ -32,6 +33,23 @@ async def test_many_triggers_share_one_watch_of_each_kind(player, proxy):
     assert [event.end for event in events] == ["succeeded"] * 20
     assert len(proxy.seen("GET", "/xgboostjobs$", watch=True)) == 1
     assert len(proxy.seen("GET", "/pods$", watch=True)) == 1
+
+
+async def test_what_is_due_for_many_at_one_moment_is_asked_a_few_at_a_time(player, proxy, monkeypatch):
+    monkeypatch.setattr(observer, "CALLS_AT_ONCE", 2)
+    monkeypatch.setattr(follow_module, "EXPLAIN_AFTER", 0.1)
+    tasks = [TaskInstance(task_id=f"t{n}") for n in range(12)]
+    jobs = [await request(player.cluster, task) for task in tasks]
+    await player.warns(jobs[0], "FailedCreatePod", "exceeded quota")
+    async with AsyncExitStack() as stack:
+        watches = [
+            await stack.enter_async_context(watching(job, task))
+            for job, task in zip(jobs, tasks, strict=True)
+        ]
+        for watch in watches:
+            await watch.said("0/3")
+        await watches[0].said("exceeded quota")
+    assert 0 < proxy.busiest["GET events"] <= 2
 
 
 async def test_an_api_that_is_away_for_a_while_ends_nothing(follow, player, requested, proxy):

@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,12 +126,15 @@ class FaultyProxy:
 
     :param url: the API server
     :param ca: file of its certificate authority
+    :param busiest: by method and last part of the path: most calls that were under way at one time
     """
 
     url: str
     ca: str | None = None
     calls: list[Call] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
+    at_once: Counter[str] = field(default_factory=Counter)
+    busiest: Counter[str] = field(default_factory=Counter)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
@@ -217,6 +221,15 @@ class FaultyProxy:
         body = await request.read()
         call = Call(request.method, request.path, dict(request.query))
         self.calls.append(call)
+        kind = f"{call.method} {call.path.rsplit('/', 1)[-1]}"
+        self.at_once[kind] += 1
+        self.busiest[kind] = max(self.busiest[kind], self.at_once[kind])
+        try:
+            return await self._answer(request, call, body)
+        finally:
+            self.at_once[kind] -= 1
+
+    async def _answer(self, request: web.Request, call: Call, body: bytes) -> web.StreamResponse:
         rule = next((r for r in self.rules if r.takes(call)), None)
         if rule is not None:
             rule.used += 1
