@@ -52,7 +52,7 @@ def object_schema(kind: Kind) -> Json:
         return model_schema(kind.model)
     text = {"type": "string"}
     properties = {"apiVersion": text, "kind": text, "metadata": metadata_schema()}
-    return {**kind.schema, "properties": {**properties, **kind.schema.get("properties", {})}}
+    return {**kind.schema, "properties": {**kind.schema.get("properties", {}), **properties}}
 
 
 @cache
