@@ -65,8 +65,10 @@ async def serve(home: Home, stop: asyncio.Event, announce: Callable[[], None]) -
             "kubelet": asyncio.create_task(kubelet.run(kubelet_stop)),
         }
         try:
-            await _until(parts, _all(kubelet.ready(), binder.ready(), manager.ready()))
-            announce()
+            ready = _all(kubelet.ready(), binder.ready(), manager.ready())
+            await _until(parts, _first(ready, stop.wait()))
+            if not stop.is_set():
+                announce()
             await _until(parts, stop.wait())
         finally:
             stop.set()
@@ -78,6 +80,15 @@ async def serve(home: Home, stop: asyncio.Event, announce: Callable[[], None]) -
 
 async def _all(*coroutines: Coroutine[Any, Any, None]) -> None:
     await asyncio.gather(*coroutines)
+
+
+async def _first(*coroutines: Coroutine[Any, Any, Any]) -> None:
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _until(parts: dict[str, asyncio.Task[None]], coroutine: Coroutine[Any, Any, Any]) -> None:

@@ -196,7 +196,7 @@ class Kubelet:
         if worker is not None:
             await worker.wait_ended()
         await asyncio.to_thread(self._machine.sandbox(uid).remove)
-        await asyncio.to_thread(shutil.rmtree, self._root / "logs" / uid, ignore_errors=True)
+        self._machine.logs.forget(uid)
 
     async def _finish_deletion(self, pod: Object) -> None:
         meta = pod["metadata"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +124,14 @@ class LogBook:
     def starts(self, pod_uid: str, container: str) -> list[int]:
         """The starts whose logs are there, oldest first."""
         return sorted({_start_of(path) for path in (self._root / pod_uid / container).glob("*.log")})
+
+    def forget(self, pod_uid: str) -> None:
+        """Remove all logs of a pod; who follows one sees its end."""
+        directory = self._root / pod_uid
+        for path in [path for path in self._open if path.parent == directory]:
+            for log in self._open.pop(path).values():
+                log.close()
+        shutil.rmtree(directory, ignore_errors=True)
 
     async def read(
         self, pod_uid: str, container: str, start: int, options: LogOptions

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -263,3 +264,25 @@ def test_the_daemon_ends_on_sigterm_and_takes_its_pods_with_it(own: RunningClust
     assert not alive
     assert not own.local.running
     assert left_over(own.local) == []
+
+
+def test_sigterm_during_the_start_ends_it_without_a_fuss(tmp_path: Path):
+    home = Home(tmp_path / "home")
+    home.make()
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "airflow_kftrain.local.daemon", str(home.path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    pause = threading.Event()
+    try:
+        while not (home.api / "state.db").exists() and daemon.poll() is None:
+            pause.wait(0.01)
+        daemon.send_signal(signal.SIGTERM)
+        output, _ = daemon.communicate(timeout=30)
+    finally:
+        daemon.kill()
+        daemon.wait()
+        home.remove_tmp()
+    assert (daemon.returncode, output.splitlines()[-1].split(": ")[-1]) == (0, "ended as asked")

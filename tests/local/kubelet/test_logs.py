@@ -132,3 +132,13 @@ async def test_a_log_of_an_earlier_process_is_read_to_its_end(tmp_path: Path, cl
     assert fresh.starts("uid", "main") == [0]
     assert await asyncio.wait_for(read(fresh, follow=True), 5) == b"before the kill\n"
     assert fresh.starts("other", "main") == []
+
+
+async def test_the_logs_of_a_pod_that_is_gone_are_gone_and_followers_end(book: LogBook):
+    log = book.begin("uid", "main", 0)
+    log.write(b"a\n")
+    following = asyncio.create_task(read(book, follow=True))
+    await asyncio.sleep(0.01)
+    book.forget("uid")
+    assert await asyncio.wait_for(following, 5) == b"a\n"
+    assert book.starts("uid", "main") == []
