@@ -73,6 +73,13 @@ class Desk:
         return {request.id: number for number, request in enumerate(self.queue.requests)}
 
     @property
+    def again(self) -> float:
+        """The next instant at which time alone changes the plan: a reservation, window, claim or back-off."""
+        instants = [*self.reserved.values(), *self.queue.not_before.tolist(), *self.promises.instants]
+        instants += [claim.expires for claim in self.snapshot.claims if claim.partition == self.name]
+        return min((instant for instant in instants if instant > self.book.now), default=np.inf)
+
+    @property
     def name(self) -> str:
         """The partition's name."""
         return self.book.grid.partition.name

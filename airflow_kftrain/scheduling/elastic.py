@@ -61,10 +61,17 @@ class Share:
 
 
 def resize(desk: Desk) -> None:
-    """One elastic round of a desk; see the module."""
+    """The sizes of a desk's elastic gangs; see the module.
+
+    Everything is weighed anew in a round, when a gang is blocked, and when one with a deadline has just started; in all
+    other plans gangs only grow into what is free.
+    """
     shares = _shares(desk)
     if not shares:
         return
+    if not (desk.snapshot.round_due or desk.blocked(1) or any(_in_a_hurry(share) for share in shares)):
+        for share in shares:
+            share.step = share.elastic.sizes.index(share.present)
     spare = _spare(desk, shares)
     spare, helped = _make_room(desk, spare)
     spare = _keep_deadlines(desk, shares, spare)
@@ -74,7 +81,7 @@ def resize(desk: Desk) -> None:
 
 def _shares(desk: Desk) -> list[Share]:
     now, found = desk.book.now, []
-    for gang in desk.book.running:
+    for gang, end in zip(desk.book.running, desk.book.ends.tolist(), strict=False):
         elastic = gang.request.elastic
         if (
             elastic is not None
@@ -82,7 +89,7 @@ def _shares(desk: Desk) -> list[Share]:
             and gang.request.id not in desk.stopped
         ):
             movable = _movable(gang, desk)
-            share = _share(gang.request, elastic, gang.present_size, _left(gang, now), gang, movable)
+            share = _share(gang.request, elastic, gang.present_size, _left(gang, end, now), gang, movable)
             found.append(share)
     outside = {d.request for d in desk.decisions if isinstance(d, Start) and d.window is None}
     for index in sorted(desk.started):
@@ -101,27 +108,25 @@ def _share(
     return share
 
 
+def _in_a_hurry(share: Share) -> bool:
+    return share.running is None and np.isfinite(share.request.deadline)
+
+
 def _movable(gang: Running, desk: Desk) -> bool:
-    """Whether it may be resized now: it works, can be, is in no window, and was not resized within two rounds."""
-    every = 2 * desk.settings.rescale_every
+    """Whether it may be resized now: it works, can be, is in no window, and was not resized within a round."""
     return (
-        desk.snapshot.round_due
-        and gang.since is not None
+        gang.since is not None
         and gang.window is None
         and gang.request.elastic is not None
         and gang.request.elastic.mode is not Resizing.NONE
-        and (gang.resized is None or desk.book.now - gang.resized >= every - 1.0)
+        and (gang.resized is None or desk.book.now - gang.resized >= desk.settings.rescale_every - 1.0)
     )
 
 
-def _left(gang: Running, now: float) -> float:
-    if gang.remaining is not None:
-        return max(1.0, gang.remaining.p50 - (now - gang.reported)) * gang.speed
-    since = now if gang.since is None else gang.since
-    done = gang.request.attained + gang.work + max(0.0, now - since) * gang.speed
-    estimate = gang.request.estimate
-    later = next((p for p in (estimate.p50, estimate.p80, estimate.p90) if p > done), done * 1.5)
-    return max(60.0, later - done)
+def _left(gang: Running, end: float, now: float) -> float:
+    """Seconds of work at its requested size that are left, by its predicted end."""
+    begin = now if gang.since is None else max(now, gang.since)
+    return max(1.0, end - begin) * gang.speed
 
 
 def _spare(desk: Desk, shares: list[Share]) -> float:
@@ -248,7 +253,7 @@ def _grow(desk: Desk, share: Share) -> None:
             if podset.name == share.elastic.podset
         )
         amount: Floats = desk.book.grid.total(extra)
-        over = 0.0 if share.request.resumable else share.request.run_limit
+        over = share.request.grace if share.request.resumable else share.request.run_limit
         if not desk.fits(amount, INSTANT, over):
             continue
         chosen = desk.book.place(extra, 0.0)

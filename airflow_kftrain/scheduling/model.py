@@ -244,9 +244,9 @@ class Request:
         """Numbers by which the queue is ordered; see :mod:`airflow_kftrain.scheduling.queue`."""
         estimate = self.estimate
         return (
-            self.submitted, self.priority, estimate.p10, estimate.p50, estimate.p80, self.deadline, self.run_limit,
-            self.attained, max(self.gpus, 1), estimate.runs, self.not_before, self.least_class, self.resumable,
-            self.least_speed,
+            self.submitted, self.priority, estimate.p10, estimate.p50, estimate.p80, estimate.p90,
+            self.deadline, self.run_limit, self.attained, max(self.gpus, 1), estimate.runs, self.not_before,
+            self.least_class, self.resumable, self.least_speed, self.grace,
         )  # fmt: skip
 
     def at_size(self, size: int) -> tuple[PodSet, ...]:

@@ -49,6 +49,11 @@ class Plan:
         """One reason for each gang that neither starts nor has a reservation; made when asked for."""
         return self._lost + [explained for desk in self._desks for explained in desk.explanations()]
 
+    @property
+    def again(self) -> float:
+        """When to plan again at the latest, without an event; infinity when time alone changes nothing."""
+        return min((desk.again for desk in self._desks), default=math.inf)
+
     def eta(self, request: str, calibration: Calibration | None = None) -> Eta | None:
         """When a waiting request is expected to start; None when it never can, or does not wait.
 

@@ -30,7 +30,9 @@ class Promises:
         self._unfilled: dict[str, Floats] = {}
         if not self.any:
             return
-        self._lead = costs.termination
+        self._termination = costs.termination
+        graces = [gang.request.grace for gang in book.running if gang.request.resumable]
+        self._drain = costs.termination + max(graces, default=0.0)
         self.surely = Profile(book.now, book.usable)
         for window in self.windows:
             self._hold(window)
@@ -38,8 +40,8 @@ class Promises:
             self._charge(gang, float(end))
 
     def lead(self, window: Window) -> float:
-        """Seconds before its start from which nothing may overlap ``window``."""
-        return max(window.lead, self._lead)
+        """Seconds before its start from which nothing may overlap ``window``: its own, or what draining takes."""
+        return max(window.lead, self._drain)
 
     def begins(self, window: Window) -> float:
         """When ``window`` begins to keep others out."""
@@ -63,7 +65,12 @@ class Promises:
         elif gang.phase is Phase.TERMINATING:
             self.surely.take(held, self.book.now, end)
         elif not gang.request.resumable:
-            self.surely.take(held, self.book.now, gang.hard_end + self._lead)
+            self.surely.take(held, self.book.now, gang.hard_end + self._termination)
+
+    @property
+    def instants(self) -> list[float]:
+        """When windows begin to keep others out, start, and end."""
+        return [instant for w in self.windows for instant in (self.begins(w), w.start, w.end)]
 
     def amount(self, window: Window) -> Floats:
         """What ``window`` holds, along the partition's axes."""
@@ -74,8 +81,8 @@ class Promises:
         return min((b for b in map(self.begins, self.windows) if b > self.book.now), default=float(np.inf))
 
     def kept(self, amounts: Floats, surely_over: Floats) -> Bools:
-        """Which gangs break no promise if they start now; ``surely_over`` is 0 for those that can be suspended."""
-        return self.surely.startable(amounts, surely_over + np.where(surely_over > 0, self._lead, 0.0))
+        """Which gangs break no promise if they start now (for ``surely_over`` see the queue)."""
+        return self.surely.startable(amounts, surely_over + np.where(surely_over > 0, self._termination, 0.0))
 
     def admit(self, amount: Floats, surely_over: float, window: str | None) -> None:
         """Charge a gang that starts now."""
@@ -85,7 +92,7 @@ class Promises:
             self._unfilled[window] = np.maximum(self._unfilled[window] - amount, 0.0)
             self.book.profile.take(-amount, self.book.now, self.open[window].end)
         elif surely_over > 0:
-            self.surely.take(amount, self.book.now, self.book.now + surely_over + self._lead)
+            self.surely.take(amount, self.book.now, self.book.now + surely_over + self._termination)
 
     def room(self, window: str) -> Floats:
         """What is left inside an open window."""

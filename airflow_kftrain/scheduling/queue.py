@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from airflow_kftrain.scheduling.calendar import Bools, Floats
 from airflow_kftrain.scheduling.fit import Grid
 from airflow_kftrain.scheduling.model import Costs, Request
+from airflow_kftrain.scheduling.prediction import median_left
 
 SHORTEST = 60.0  # seconds; keeps logarithms and ratios finite for runs of no length
 
-_COLUMNS = 15
+_COLUMNS = 17
 _NUMBERS = itertools.count()
 
 
@@ -26,7 +27,8 @@ class Queue:
     :param expected: predicted (p50) seconds still to run, start-up included
     :param spread: standard deviation of the logarithm of its run time around the p50
     :param shape: gangs of the same number ask for the very same pods, to be had on the same nodes
-    :param surely_over: seconds after which it is over even if predictions fail: its limit; 0 if it can be suspended
+    :param surely_over: seconds after which it is over even if predictions fail: its limit; where it can be suspended,
+        its grace
     """
 
     requests: list[Request]
@@ -59,6 +61,7 @@ def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
         p10,
         p50,
         p80,
+        p90,
         deadline,
         limit,
         attained,
@@ -68,19 +71,23 @@ def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
         least,
         resume,
         speed,
+        grace,
         shape,
     ) = np.ascontiguousarray(table[:, :_COLUMNS].T)
     restart = np.where(attained > 0, costs.restart, 0.0)
+    left = p50
+    if attained.any():
+        left = np.where(attained > 0, median_left(p10, p50, p80, p90, attained), p50)
     return Queue(
         requests=requests,
         amounts=np.ascontiguousarray(table[:, _COLUMNS:]),
         gpus=gpus,
         submitted=submitted,
         priority=np.minimum(priority, grid.partition.highest_priority),
-        expected=costs.startup + restart + np.maximum(p50 - attained, np.minimum(p50, SHORTEST)) / speed,
+        expected=costs.startup + restart + left / speed,
         soonest=costs.startup + restart + np.maximum(p10 - attained, 0.0) / speed,
         spread=np.log(np.maximum(p80, 1e-9) / np.maximum(p50, 1e-9)) / 0.8416,
-        surely_over=np.where(resume > 0, 0.0, costs.startup + limit),
+        surely_over=np.where(resume > 0, grace, costs.startup + limit),
         deadline=deadline,
         runs=runs,
         not_before=not_before,

@@ -47,7 +47,7 @@ class PlannerSettings:
     :param preempt_gain: a gang is preempted only for one whose predicted service is so many times smaller.
     :param preemptions_most: a gang that was preempted so often is left alone from then on.
     :param loan_longest: the longest predicted (or hard, with ``recallable_only``) run of a borrowed start (s).
-    :param rescale_every: seconds between elastic rounds, and twice that between two resizes of one gang.
+    :param rescale_every: seconds between elastic rounds, and between two resizes of one gang.
     :param rescale_gain: smallest relative gain in remaining time that is worth a resize.
     """
 

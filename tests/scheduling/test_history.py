@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.scheduling.history import Finished, History
 from airflow_kftrain.scheduling.model import Estimate, Phase
-from airflow_kftrain.scheduling.prediction import expected_ends
+from airflow_kftrain.scheduling.prediction import expected_ends, median_left
 from airflow_kftrain.scheduling.speedup import SpeedUp, fit
 from tests.support.gangs import HOUR, request, running
 
@@ -121,19 +123,41 @@ SPREAD = Estimate(50.0, 100.0, 200.0, 400.0)
 
 @pytest.mark.parametrize(
     ("now", "end"),
-    [(0.0, 100.0), (99.0, 100.0), (150.0, 200.0), (300.0, 400.0), (400.0, 600.0), (1000.0, 1500.0)],
+    [(0.0, 100.0), (50.0, 112.2), (100.0, 178.2), (200.0, 400.0), (400.0, 800.0), (1000.0, 2000.0)],
     ids=[
         "p50 at first",
-        "until it is exceeded",
-        "then p80",
-        "then p90",
-        "then half as long again",
-        "and again",
+        "of those beyond the p10",
+        "of those beyond the p50",
+        "of those beyond the p80",
+        "by the power law",
+        "which has no end",
     ],
 )
-def test_a_prediction_that_is_exceeded_is_corrected(now: float, end: float) -> None:
+def test_a_prediction_is_the_median_of_those_that_have_run_as_long(now: float, end: float) -> None:
     gang = running(request("a", estimate=SPREAD), ("all", 1))
+    assert expected_ends([gang], now)[0] == pytest.approx(end, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("now", "end"), [(0.0, 100.0), (30.0, 100.0), (99.0, 100.0), (100.0, 160.0), (400.0, 600.0)]
+)
+def test_an_estimate_without_spread_holds_until_it_is_exceeded(now: float, end: float) -> None:
+    gang = running(request("a", estimate=Estimate.exactly(100.0)), ("all", 1))
     assert expected_ends([gang], now)[0] == pytest.approx(end)
+
+
+@given(
+    st.lists(st.floats(1.0, 1e5), min_size=4, max_size=4),
+    st.lists(st.floats(0.0, 1e6), min_size=2, max_size=2),
+)
+def test_who_has_run_longer_does_not_end_earlier_and_everybody_ends_after_now(
+    quantiles: list[float], ran: list[float]
+) -> None:
+    columns = [np.array([q, q]) for q in sorted(quantiles)]
+    first, second = sorted(ran)
+    left = median_left(*columns, np.array([first, second]))
+    assert (left > 0).all()
+    assert first + left[0] <= (second + left[1]) * (1 + 1e-9) + 60.0
 
 
 def test_progress_stands_in_place_of_history_until_it_is_exceeded() -> None:

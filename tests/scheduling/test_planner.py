@@ -428,6 +428,32 @@ def test_a_window_has_its_capacity_freed_in_time() -> None:
     )
 
 
+def test_the_grace_of_a_gang_is_part_of_the_drain() -> None:
+    slow = running(request("slow", 6, 50 * HOUR, resumable=True, grace=600.0), ("all", 1))
+    for before, stopped in ((601.0, []), (600.0, ["slow"])):
+        made = plan(snapshot(count_level(8), now=DAILY.start - before, running=[slow], windows=[DAILY]))
+        assert [d.request for d in of(made, Suspend)] == stopped
+    late = request("late", 4, 50 * HOUR, resumable=True, grace=7200.0)
+    made = plan(snapshot(count_level(8), now=DAILY.start - HOUR, queue=[late], windows=[DAILY]))
+    assert not made.starts, "its checkpoint takes longer than there is time"
+
+
+@pytest.mark.parametrize(
+    ("more", "instant"),
+    [
+        ({"queue": [request("g", 6, 60)]}, HOUR),
+        ({"windows": [DAILY]}, DAILY.start - 60),
+        ({"claims": [Claim("g", "p", 77.0)]}, 77.0),
+        ({"queue": [request("g", 1, 60, not_before=33.0)]}, 33.0),
+        ({}, float("inf")),
+    ],
+    ids=["a reservation begins", "a window must be drained", "a claim lapses", "a back-off ends", "nothing"],
+)
+def test_it_says_when_to_plan_again(more: Any, instant: float) -> None:
+    busy = running(request("busy", 5, HOUR), ("all", 1))
+    assert plan(snapshot(count_level(8), running=[busy], **more)).again == instant
+
+
 def test_members_enter_their_window_and_others_stay_out() -> None:
     member = request("member", 6, HOUR, run_limit=1.5 * HOUR, reservation="daily")
     other = request("other", 6, 60, priority=9)
@@ -523,7 +549,7 @@ def test_a_grown_gang_shrinks_for_one_that_is_blocked() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"resized": HOUR - 400}, {"since": None, "phase": Phase.STARTING}],
+    [{"resized": HOUR - 200}, {"since": None, "phase": Phase.STARTING}],
     ids=["just resized", "still starting"],
 )
 def test_hysteresis(change: dict[str, Any]) -> None:
@@ -539,10 +565,14 @@ def test_hysteresis(change: dict[str, Any]) -> None:
     assert not of(made, Resize)
 
 
-def test_between_rounds_nothing_is_resized() -> None:
+def test_between_rounds_gangs_only_grow_into_what_is_free() -> None:
     gang = running(elastic("small"), ("all", 1), size=1)
-    assert of(plan(snapshot(count_level(8), now=HOUR, running=[gang])), Resize)
-    assert not of(plan(snapshot(count_level(8), now=HOUR, running=[gang], round_due=False)), Resize)
+    other = running(elastic("large"), ("all", 4), size=4)
+    queue: list[Any] = []
+    made = plan(snapshot(count_level(5), now=HOUR, running=[gang, other], queue=queue, round_due=False))
+    assert not of(made, Resize), "nothing is free"
+    made = plan(snapshot(count_level(8), now=HOUR, running=[gang, other], round_due=False))
+    assert [d.size for d in of(made, Resize)] == [4], "it only grows into what is free"
 
 
 def test_a_deadline_gets_its_minimum_satisfactory_share_first() -> None:
