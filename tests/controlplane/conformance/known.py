@@ -56,6 +56,7 @@ LOCAL: tuple[Known, ...] = (
         "restarts-in-place-to-the-limit",
         "events/Warning CrashLoopBackOff",
         "the local kubelet waits before a further restart, as a real one does and kwok does not",
+        race=True,
     ),
     Known(
         "host-network",
