@@ -24,8 +24,6 @@ from airflow_kftrain.local.apiserver.logs import LogSource, pod_log
 from airflow_kftrain.local.apiserver.security import credentials
 from airflow_kftrain.local.kubelet.rewrite import LOOPBACK
 
-Object = dict[str, Any]
-
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _AUTHORITY = ("extension-apiserver-authentication", "kube-system", "client-ca-file")
 _REMEMBERED = dt.timedelta(minutes=5)
@@ -43,7 +41,7 @@ class LogServer:
         self,
         cluster: Cluster,
         logs: LogSource,
-        pod: Callable[[str, str], Object | None],
+        pod: Callable[[str, str], Mapping[str, Any] | None],
         *,
         directory: Path,
         clock: Clock,
@@ -91,7 +89,7 @@ class LogServer:
             return web.Response(status=404, text=f'pod "{where["pod"]}" not found')
         query = {**request.query, "container": where["container"]}
         try:
-            chunks = pod_log(self._logs, pod, query, self._clock.now())
+            chunks = pod_log(self._logs, dict(pod), query, self._clock.now())
         except StatusError as error:
             return web.Response(status=error.code, text=error.message)
         answer = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})

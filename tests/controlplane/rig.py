@@ -94,6 +94,10 @@ class Rig:
             path.write_text(yaml.safe_dump(content))
         return path
 
+    def client_certificate(self, user: str, *groups: str) -> tuple[Path, Path]:
+        """Files of a certificate and its key that the API server and kubelets take for a user's."""
+        return self._authority.issue(user, groups=groups).write(self._certificates, f"client-{user}")
+
     def start(self) -> None:
         """Start all parts and wait until each is ready.
 

@@ -1,4 +1,4 @@
-"""The elastic example: a worker is added, a worker is killed, and training goes on from the checkpoint to its end."""
+"""The elastic example: workers are added, killed and removed, and training goes on from the checkpoint to its end."""
 
 # ruff: noqa: ASYNC240 (nothing else runs in the loop while files are read)
 from __future__ import annotations
@@ -61,6 +61,30 @@ async def test_training_goes_on_when_a_worker_is_added_and_one_is_killed(stage: 
     assert outcome["metrics"]["accuracy"] > 0.9
     assert outcome["replicas"]["worker-2"]["restarts"] >= 1
     assert Path(outcome["model"]).is_file()
+
+
+async def test_training_goes_on_when_a_worker_is_removed(stage: Stage) -> None:
+    require_torch()
+    async with (
+        stage.running("example_dags.pytorch_elastic", {"epochs": 300, "pause": 0.1}) as run,
+        live(stage.kubeconfig, stage.namespace) as kube,
+    ):
+        line = await run.until_said(r"\[worker-1\] rank \d of 2 from epoch 0")
+        [job] = (await kube.cluster.list(PYTORCHJOBS, kube.namespace)).items
+        line = await run.until_said(r"Progress: ", after=line)
+        scale = {"spec": {"replicas": 1}}
+        await kube.cluster.patch(
+            PYTORCHJOBS, job["metadata"]["name"], scale, kube.namespace, subresource="scale"
+        )
+        # A worker that ended well on SIGTERM would have ended the job.
+        await run.until_said(r"\[worker-0\] rank 0 of 1 from epoch [1-9]", after=line)
+        ended = await run.ended()
+
+    assert ended.state == "success", run.tail
+    assert [replica for replica, *_ in ended.said(r"rank \d of 1: model ([0-9a-f]{12})")] == ["worker-0"]
+    outcome = ended.values["train"]
+    assert outcome["metrics"]["workers"] == 1
+    assert outcome["metrics"]["accuracy"] > 0.9
 
 
 def first_process(machine: Path, pod: str) -> psutil.Process:

@@ -14,13 +14,13 @@ from tests.support.live import Live, final_state, live
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("examples")]
 
-DAGS = "tests.examples.leftover_dags"
+DAGS = "tests.examples.dags.leftovers"
 GPUS = 8
 
 
 @pytest.fixture
 async def kube(stage: Stage) -> AsyncIterator[Live]:
-    async with live(stage.cluster.kubeconfig) as found:
+    async with live(stage.kubeconfig, stage.namespace) as found:
         yield found
 
 
@@ -32,14 +32,14 @@ async def free_gpus(kube: Live) -> int:
 
 
 async def phases(kube: Live, job: str) -> dict[str, str]:
-    pods = (await kube.cluster.list(PODS, "default")).items
+    pods = (await kube.cluster.list(PODS, kube.namespace)).items
     mine = [p for p in pods if p["metadata"]["name"].startswith(f"{job}-")]
     return {p["metadata"]["name"].removeprefix(f"{job}-"): p["status"]["phase"] for p in mine}
 
 
 async def only(kube: Live, resource) -> str:
     """The name of the one job that is there."""
-    [job] = (await kube.cluster.list(resource, "default")).items
+    [job] = (await kube.cluster.list(resource, kube.namespace)).items
     return str(job["metadata"]["name"])
 
 
@@ -50,7 +50,7 @@ async def test_b05_an_evaluator_that_is_waited_for_brings_its_metric(
     async with stage.running(f"{DAGS}:evaluator_waited_for", {"release": str(release)}) as run:
         await run.until_said("The job has succeeded; waiting for the end of evaluator-0")
         name = await only(kube, TFJOBS)
-        assert final_state(await kube.cluster.get(TFJOBS, name, "default")) == "Succeeded"
+        assert final_state(await kube.cluster.get(TFJOBS, name, kube.namespace)) == "Succeeded"
         assert (await phases(kube, name))["evaluator-0"] == "Running"
         release.touch()
         ended = await run.ended()
@@ -58,7 +58,7 @@ async def test_b05_an_evaluator_that_is_waited_for_brings_its_metric(
     assert ended.state == "success"
     assert outcome["metrics"] == {"loss": 0.5, "auc": 0.97}
     assert outcome["replicas"]["evaluator-0"]["exit_code"] == 0
-    assert (await kube.cluster.list(TFJOBS, "default")).items == []
+    assert (await kube.cluster.list(TFJOBS, kube.namespace)).items == []
 
 
 async def test_b05_an_evaluator_that_does_not_end_is_given_up_and_the_success_stays_one(
@@ -105,7 +105,7 @@ async def test_b01_the_task_follows_the_master_and_workers_left_alone_are_charge
     for worker in ("worker-0", "worker-1"):
         await kube.ended(f"{name}-{worker}")
     assert await free_gpus(kube) == GPUS
-    await kube.cluster.delete(PYTORCHJOBS, name, "default")
+    await kube.cluster.delete(PYTORCHJOBS, name, kube.namespace)
 
 
 async def test_b01_workers_still_at_work_go_with_the_job_by_default(
