@@ -27,8 +27,8 @@ NUDGE_AFTER = 10.0
 EXPLAIN_AFTER = 5.0
 """Seconds an incomplete gang may wait before events are read for a cause."""
 
-EXPLAIN_EVERY = 60.0
-"""Seconds between two readings of events while the gang stays incomplete."""
+EXPLAIN_AGAIN, EXPLAIN_SELDOM = 60.0, 960.0
+"""Seconds between two readings of events while the gang stays incomplete: at first, then twice as many, at the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,15 @@ class Memory:
     :param said: the last line about state and gang, so that it is not repeated
     :param told: warnings that were told
     :param nudged: whether the job was touched in the present admission
-    :param explained_at: when events were last asked for
+    :param explained: how often events were asked for in the present admission
+    :param explained_at: when that was last
     :param up_at: when the gang was whole in the present admission
     """
 
     said: str = ""
     told: frozenset[str] = frozenset()
     nudged: bool = False
+    explained: int = 0
     explained_at: dt.datetime | None = None
     up_at: dt.datetime | None = None
 
@@ -217,7 +219,7 @@ def _after_success(
 def _while_suspended(memory: Memory, job: Mapping[str, Any], limits: LimitSeconds, now: dt.datetime) -> Step:
     times = JobTimes.of(job)
     written = times.suspended(suspended_at(job) or now) if times.gang_up_at is not None else None
-    memory = replace(memory, nudged=False, explained_at=None, up_at=None)
+    memory = replace(memory, nudged=False, explained=0, explained_at=None, up_at=None)
     never_admitted = (job.get("status") or {}).get("startTime") is None and not times.elapsed(now)
     left = None
     if limits.queue is not None and never_admitted:
@@ -250,6 +252,7 @@ def _while_admitted(memory: Memory, look: Look, limits: LimitSeconds, now: dt.da
         replace(
             memory,
             nudged=memory.nudged or nudge,
+            explained=memory.explained + explain,
             explained_at=now if explain else memory.explained_at,
             told=memory.told.union(told),
             up_at=times.gang_up_at,
@@ -277,9 +280,17 @@ def _left(limit: float, since: dt.datetime | None, now: dt.datetime) -> float:
 
 
 def _explain_due(memory: Memory, waited: float, now: dt.datetime) -> bool:
+    return _until_explained(memory, waited, now) <= 0
+
+
+def _until_explained(memory: Memory, waited: float, now: dt.datetime) -> float:
     if memory.explained_at is None:
-        return waited >= EXPLAIN_AFTER
-    return (now - memory.explained_at).total_seconds() >= EXPLAIN_EVERY
+        return EXPLAIN_AFTER - waited
+    return _period(memory) - (now - memory.explained_at).total_seconds()
+
+
+def _period(memory: Memory) -> float:
+    return float(min(EXPLAIN_AGAIN * 2 ** max(memory.explained - 1, 0), EXPLAIN_SELDOM))
 
 
 def _next_look(
@@ -287,12 +298,11 @@ def _next_look(
 ) -> float | None:
     due = [left] if left is not None else []
     if not whole:
-        since = memory.explained_at
-        due.append(EXPLAIN_AFTER - waited if since is None else EXPLAIN_EVERY - (now - since).total_seconds())
+        due.append(_until_explained(memory, waited, now))
     if no_pods and not memory.nudged:
         due.append(NUDGE_AFTER - waited)
     # What is due in this very step comes again only after its own period.
-    return min((span if span > 0 else EXPLAIN_EVERY for span in due), default=None)
+    return min((span if span > 0 else _period(memory) for span in due), default=None)
 
 
 def _gang_line(gang: Gang, times: JobTimes, admitted: dt.datetime) -> str:
