@@ -197,7 +197,7 @@ class _Reader:
     def __init__(self, directory: Path, start: int) -> None:
         self._directory = directory
         self._start = start
-        self._segment = min((_segment_of(p) for p in directory.glob(f"{start}.*.log")), default=0)
+        self._segment = min(self._segments(), default=0)
         self._offset = 0
 
     def fresh(self) -> Iterator[list[bytes]]:
@@ -205,12 +205,16 @@ class _Reader:
         while True:
             path = _segment_path(self._directory, self._start, self._segment)
             yield from self._rest_of(path)
-            following = _segment_path(self._directory, self._start, self._segment + 1)
-            if not following.exists():
+            later = [n for n in self._segments() if n > self._segment]
+            if not later:
                 return
             # The writer is past this segment: what it holds now is all it will ever hold.
             yield from self._rest_of(path)
-            self._segment, self._offset = self._segment + 1, 0
+            # A slow reader may find that segments were rotated away meanwhile: it goes on with the oldest there is.
+            self._segment, self._offset = min(later), 0
+
+    def _segments(self) -> list[int]:
+        return [_segment_of(path) for path in self._directory.glob(f"{self._start}.*.log")]
 
     def _rest_of(self, path: Path) -> Iterator[list[bytes]]:
         try:

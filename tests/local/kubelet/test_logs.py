@@ -99,6 +99,23 @@ async def test_a_follower_sees_every_line_across_rotations_and_then_the_end(book
     assert seen.splitlines() == [b"line %d" % n for n in range(300)]
 
 
+async def test_a_follower_that_is_too_slow_misses_lines_and_goes_on(book: LogBook, monkeypatch):
+    monkeypatch.setattr(logs, "SEGMENT_BYTES", 1000)
+    log = book.begin("uid", "main", 0)
+    log.write(b"line 0\n")
+    following = asyncio.create_task(read(book, follow=True))
+    await asyncio.sleep(0.01)
+    # In one go: the reader gets no turn, and the first segments are rotated away.
+    for number in range(1, 1000):
+        log.write(b"line %d\n" % number)
+    log.close()
+    seen = (await asyncio.wait_for(following, 5)).splitlines()
+    assert seen[0] == b"line 0"
+    kept = len(seen) - 1
+    assert 50 < kept < 500
+    assert seen[1:] == [b"line %d" % number for number in range(1000 - kept, 1000)]
+
+
 async def test_a_follower_with_a_tail_starts_there(book: LogBook):
     log = book.begin("uid", "main", 0)
     log.write(b"a\nb\n")
