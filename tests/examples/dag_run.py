@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 
 def main(where: str, conf: str = "{}") -> None:
+    module, _, name = where.partition(":")
+    # Airflow runs only what it finds in its folder of DAGs.
+    os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(Path(find_spec(module).origin).parent)
+
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    module, _, name = where.partition(":")
     run = getattr(importlib.import_module(module), name or "dag").test(run_conf=json.loads(conf))
     with create_session() as session:
         found = session.scalars(
