@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_kftrain.exceptions import Invalid, InvalidInput, KFTrainError, NotFound
 from airflow_kftrain.jobs.frameworks import Framework, framework
-from airflow_kftrain.jobs.identity import TaskKey
-from airflow_kftrain.jobs.spec import TrainingJobSpec
-from airflow_kftrain.jobs.tries import Phase, Try, remember, tries_from_json, tries_to_json
+from airflow_kftrain.jobs.tries import Phase
 from airflow_kftrain.links import JobLink, JobLogsLink, JobPlanLink
 from airflow_kftrain.operators.arguments import Arguments
 from airflow_kftrain.operators.early import comes_later, known_part
@@ -31,18 +29,9 @@ from airflow_kftrain.triggers.events import FinalEvent, JobRef
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
-    from pydantic import JsonValue
 
-    from airflow_kftrain.cluster.client import Cluster
-    from airflow_kftrain.cluster.resources import Resource
-    from airflow_kftrain.hooks.training_job import TrainingJobHook
     from airflow_kftrain.operators.groups import Env, Limits, Place, Replica
-    from airflow_kftrain.operators.submission import Submission
-
-T = TypeVar("T")
-
-STORE_KEY = "kftrain_tries"
-"""Where the task state store keeps the jobs of a task instance's tries."""
+    from airflow_kftrain.operators.this_try import ThisTry
 
 _ENDED = {
     "failed": "failed",
@@ -122,10 +111,6 @@ class TrainingJobOperator(BaseOperator):
     operator_extra_links = (JobLink(), JobLogsLink(), JobPlanLink())
     ui_color = "#e8f0fe"
 
-    _hook: TrainingJobHook
-    _resource: Resource
-    _namespace: str
-
     def __init__(
         self,
         *,
@@ -175,9 +160,7 @@ class TrainingJobOperator(BaseOperator):
         self.kubernetes_conn_id = kubernetes_conn_id
         self.deferrable = deferrable
         self.link_values: dict[str, str] = {}
-        self._context: Context | None = None
-        self._own: Try | None = None
-        self._tries: list[Try] = []
+        self._try: ThisTry | None = None
         self._check_what_is_known()
 
     # What to run
@@ -243,11 +226,14 @@ class TrainingJobOperator(BaseOperator):
         plan = self._rendered_plan(context)
         assert plan.spec is not None
         try:
-            job = self._submit(context, plan.spec)
+            self._try = self._this_try(context, plan.spec.kind, self.namespace or plan.spec.namespace)
+            job = self._try.submit(plan.spec, keep_finished=self.on_finish_action != "delete")
         except KFTrainError as error:
             raise _in_airflow_words(error) from error
+        self.log.info("%s is submitted (uid %s)", job, job.uid)
+        self._link(job)
         if self.deferrable:
-            self._defer(context, job, plan)
+            self._defer(job, plan)
         return self.execute_complete(context, self._wait(job, plan).to_payload())
 
     def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
@@ -269,13 +255,8 @@ class TrainingJobOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """End the job of a try that is killed while it is in a worker."""
-        own, context = self._own, self._context
-        if own is None or context is None:
-            return
-        try:
-            self._with_jobs(context, lambda jobs: jobs.dispose(own.name, own.uid, "keep"))
-        finally:
-            self._remember(context, own.now(Phase.KILLED))
+        if self._try is not None:
+            self._try.end("keep", Phase.KILLED)
 
     def _rendered_plan(self, context: Context) -> JobPlan:
         file = manifest_file(self.manifest)
@@ -286,36 +267,12 @@ class TrainingJobOperator(BaseOperator):
         except InvalidInput as error:
             raise AirflowFailException(str(error)) from error
 
-    def _submit(self, context: Context, spec: TrainingJobSpec) -> JobRef:
-        """The job of this try, made or taken over; the state store knows of it before the cluster does."""
-        from airflow_kftrain.operators.submission import named
-
-        token = str(context["ti"].id)
-        self._prepare(context, spec.kind, self.namespace or spec.namespace)
-        job_spec = named(spec, self._key(context), token, self._namespace)
-        own = next(
-            (t for t in self._tries if t.token == token), Try(token, str(job_spec.name), Phase.SUBMITTING)
-        )
-        earlier = list(self._tries)
-        self._remember(context, own)
-        job = self._with_jobs(
-            context,
-            lambda jobs: jobs.settle(own, earlier, keep_finished=self.on_finish_action != "delete"),
-        )
-        if job is None:
-            job = self._with_jobs(context, lambda jobs: jobs.create(job_spec))
-        metadata = job["metadata"]
-        self._remember(context, Try(token, metadata["name"], Phase.CREATED, metadata["uid"]))
-        ref = JobRef(spec.kind, self._namespace, metadata["name"], metadata["uid"], token)
-        self.log.info("%s is submitted (uid %s)", ref, ref.uid)
-        self._link(ref)
-        return ref
-
-    def _defer(self, context: Context, job: JobRef, plan: JobPlan) -> NoReturn:
+    def _defer(self, job: JobRef, plan: JobPlan) -> NoReturn:
         from airflow_kftrain.triggers.training_job import TrainingJobTrigger
 
-        assert self._own is not None
-        self._remember(context, self._own.now(Phase.WAITING))
+        assert self._try is not None
+        assert self._try.own is not None
+        self._try.remember(self._try.own.now(Phase.WAITING))
         trigger = TrainingJobTrigger(
             asdict(job),
             kubernetes_conn_id=self.kubernetes_conn_id,
@@ -331,7 +288,8 @@ class TrainingJobOperator(BaseOperator):
         from airflow_kftrain.hooks.training_job import run_in_loop
         from airflow_kftrain.triggers.observer import Observer, Wishes
 
-        hook = self._hook
+        assert self._try is not None
+        hook = self._try.hook
         wishes = Wishes(
             plan.limits,
             plan.logs,
@@ -359,11 +317,8 @@ class TrainingJobOperator(BaseOperator):
         job = final.job
         kept = final.end == "limit" and self.on_finish_action == "keep"
         try:
-            self._prepare(context, job.kind, job.namespace)
-            deleted = self._with_jobs(
-                context,
-                lambda jobs: jobs.dispose(job.name, job.uid, self.on_finish_action, keep_suspended=kept),
-            )
+            this_try = self._this_try(context, job.kind, job.namespace)
+            deleted = this_try.dispose(job.name, job.uid, self.on_finish_action, keep_suspended=kept)
         except (KFTrainError, AirflowException) as error:
             self.log.warning("%s could not be cleaned up: %s", job, error)
         else:
@@ -381,63 +336,18 @@ class TrainingJobOperator(BaseOperator):
         return TrainingJobFailed(text)
 
     def _end_without_event(self, context: Context) -> None:
-        tries = tries_from_json(context["task_state_store"].get(STORE_KEY))
-        own = next((t for t in tries if t.token == str(context["ti"].id)), None)
-        if own is None:
-            return
         try:
             spec = self._rendered_plan(context).spec
             assert spec is not None
-            self._prepare(context, spec.kind, self.namespace or spec.namespace)
-            self._with_jobs(context, lambda jobs: jobs.dispose(own.name, own.uid, self.on_finish_action))
+            self._this_try(context, spec.kind, self.namespace or spec.namespace).end(self.on_finish_action)
         except (KFTrainError, AirflowException) as error:
-            self.log.warning("The job %s could not be ended: %s", own.name, error)
+            self.log.warning("The job could not be ended, the next try or the janitor will do it: %s", error)
 
-    # Helpers
+    def _this_try(self, context: Context, kind: str, namespace: str | None) -> ThisTry:
+        from airflow_kftrain.operators.this_try import ThisTry
 
-    def _prepare(self, context: Context, kind: str, namespace: str | None) -> None:
-        """What all calls to the cluster need; known before any is made, so that on_kill asks nobody."""
-        from airflow_kftrain.cluster.resources import resource_of
-        from airflow_kftrain.hooks.training_job import TrainingJobHook, run_in_loop
-
-        self._context = context
-        self._hook = TrainingJobHook(self.kubernetes_conn_id)
-        self._resource = resource_of(framework(kind))
-        self._namespace = namespace or run_in_loop(self._hook.namespace)
-        self._tries = tries_from_json(context["task_state_store"].get(STORE_KEY))
-
-    def _with_jobs(self, context: Context, call: Callable[[Submission], Awaitable[T]]) -> T:
-        from airflow_kftrain.operators.submission import Submission
-
-        async def on_cluster(cluster: Cluster) -> T:
-            return await call(
-                Submission(
-                    cluster,
-                    self._resource,
-                    self._namespace,
-                    self._key(context),
-                    str(context["ti"].id),
-                    say=lambda line: self.log.info("%s", line),
-                )
-            )
-
-        return self._hook.run(on_cluster)
-
-    def _remember(self, context: Context, own: Try) -> None:
-        self._own = own
-        self._tries = remember(self._tries, own)
-        stored: list[JsonValue] = [*tries_to_json(self._tries)]
-        context["task_state_store"].set(STORE_KEY, stored)
-
-    def _key(self, context: Context) -> TaskKey:
-        ti = context["ti"]
-        return TaskKey(
-            ti.dag_id,
-            ti.task_id,
-            ti.run_id,
-            ti.try_number,
-            ti.map_index,
-            read_settings().instance,
+        return ThisTry(
+            context, kind, namespace, self.kubernetes_conn_id, say=lambda line: self.log.info("%s", line)
         )
 
     def _link(self, job: JobRef) -> None:

@@ -1,4 +1,7 @@
-"""A local API per test, reached the way Airflow does it: by a connection."""
+"""The API of a test, reached the way Airflow does it: by a connection.
+
+It is a local one per test, or the cluster of ``KFTRAIN_TEST_KUBECONFIG`` (see :mod:`tests.support.given_cluster`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import json
 import os
 import tempfile
+from pathlib import Path
 
 # Airflow reads its home when it is imported; these tests have one of their own.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="kftrain-airflow-"))
@@ -19,7 +23,8 @@ from airflow_kftrain.local.apiserver import ApiServer
 from airflow_kftrain.local.kubelet.logs import LogBook
 from tests.operators.airflow_side import TaskInstance, request, watching
 from tests.support.faulty_proxy import FaultyProxy
-from tests.support.player import Player
+from tests.support.given_cluster import GIVEN, empty, log_node
+from tests.support.player import NODE, Player
 
 
 def connection(kubeconfig):
@@ -33,6 +38,11 @@ def logs(tmp_path):
 
 @pytest.fixture
 async def api(tmp_path, logs):
+    """A local API server; None where a cluster is given."""
+    if GIVEN:
+        await empty(GIVEN)
+        yield None
+        return
     server = ApiServer(tmp_path / "api", logs=logs)
     await server.start()
     try:
@@ -45,7 +55,10 @@ async def api(tmp_path, logs):
 def kubeconfig(api, tmp_path, monkeypatch):
     """The API's kubeconfig; the connection ``kubernetes_default`` leads there."""
     path = tmp_path / "kubeconfig"
-    api.write_kubeconfig(path)
+    if api is None:
+        path.write_bytes(Path(GIVEN).read_bytes())
+    else:
+        api.write_kubeconfig(path)
     monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", connection(path))
     return path
 
@@ -57,8 +70,14 @@ async def cluster(kubeconfig):
 
 
 @pytest.fixture
-async def player(cluster, logs):
-    return Player(cluster, logs)
+async def player(api, cluster, logs, tmp_path):
+    """Plays on a node that a real API server, where one is given, reads logs from."""
+    player = Player(cluster, logs)
+    if api is not None:
+        yield player
+        return
+    async with log_node(cluster, NODE, logs, player.known, tmp_path / "node"):
+        yield player
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from airflow_kftrain.cluster.watch import Listed, list_and_watch
 from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.jobs.identity import TI, token
 from airflow_kftrain.jobs.tries import Phase, tries_from_json
-from airflow_kftrain.operators.training_job import STORE_KEY, TrainingJobFailed, TrainingJobOperator
+from airflow_kftrain.operators.this_try import STORE_KEY, ThisTry
+from airflow_kftrain.operators.training_job import TrainingJobFailed, TrainingJobOperator
 from airflow_kftrain.operators.xgboost import XGBoostJobOperator
 from tests.operators.airflow_side import TaskInstance, watching
 from tests.support.faulty_proxy import dropped, lost_answer, status
@@ -47,20 +48,21 @@ def phases(task):
 
 async def dies_after_the_post(task, monkeypatch, phase):
     """A try whose worker dies once its job is there and its record says ``phase``."""
-    training = operator()
 
     class Dies(BaseException):
         pass
 
-    def remember(context, own):
-        original(context, own)
+    original = ThisTry.remember
+
+    def remember(this_try, own):
+        original(this_try, own)
         if own.phase is phase:
             raise Dies
 
-    original = training._remember
-    monkeypatch.setattr(training, "_remember", remember)
-    with pytest.raises(Dies):
-        await asyncio.to_thread(training.execute, task.context)
+    with monkeypatch.context() as patched:
+        patched.setattr(ThisTry, "remember", remember)
+        with pytest.raises(Dies):
+            await asyncio.to_thread(operator().execute, task.context)
 
 
 async def test_the_task_submits_waits_and_returns_the_outcome(player, task):
