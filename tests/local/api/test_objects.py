@@ -410,6 +410,10 @@ def test_dependents_go_with_their_owner(client: Client, namespace: str, policy: 
 def test_orphans_stay_and_forget_their_owner(client: Client, namespace: str):
     owner = client.create(XGBOOSTJOBS, job("x"), namespace)
     client.create(CONFIGMAPS, owned_by(config_map("child"), owner), namespace)
+    # A real collector follows ConfigMaps in order: once it has taken a later one, it knows the child.
+    ghost = {**job("ghost"), "metadata": {"name": "ghost", "uid": str(uuid.uuid4())}}
+    client.create(CONFIGMAPS, owned_by(config_map("later"), ghost), namespace)
+    assert eventually(lambda: client.missing(CONFIGMAPS, "later", namespace))
 
     client.delete(XGBOOSTJOBS, "x", namespace, policy="Orphan")
 
