@@ -29,7 +29,7 @@ STORE_KEY = "kftrain_tries"
 class ThisTry:
     """The present try, in a worker.
 
-    All that a call to the cluster needs is read here: a call that is made while the task is killed asks Airflow nothing.
+    All that a call to the cluster needs is read here: a call made while the task is killed asks Airflow nothing.
 
     :param namespace: of the job; the connection's when None
     :param say: writes one line into the task's log
