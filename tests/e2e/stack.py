@@ -40,6 +40,7 @@ class Component:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    job_id: int | None = None
 
     def signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -113,11 +114,10 @@ class AirflowStack:
         self._start("api-server", "--port", str(self.port), "--host", "127.0.0.1", "--workers", "1")
         self._start("scheduler", "--skip-serve-logs")
         self._start("dag-processor")
+        eventually(self._log_in, "the API server gives out a token", 120)
         for number in range(self.triggerers):
-            self._start("triggerer", "--skip-serve-logs", name=f"triggerer-{number}")
+            self._start_triggerer(f"triggerer-{number}")
         eventually(self._healthy, "all of Airflow's components report healthy", 120)
-        token = self._api.get("/auth/token").json()["access_token"]
-        self._api.headers["Authorization"] = f"Bearer {token}"
 
     def _start(self, *command: str, name: str | None = None) -> None:
         name = name or command[0]
@@ -133,6 +133,29 @@ class AirflowStack:
         )
         output.close()
         self.components[name] = Component(name, process, log)
+
+    def _log_in(self) -> bool:
+        try:
+            token = self._api.get("/auth/token").json()["access_token"]
+        except (httpx.HTTPError, ValueError):
+            return False
+        self._api.headers["Authorization"] = f"Bearer {token}"
+        return True
+
+    def _start_triggerer(self, name: str) -> None:
+        """Start one, and find out under which job id it runs: Airflow names triggerers by nothing else."""
+        known = self._triggerer_jobs()
+        self._start("triggerer", "--skip-serve-logs", name=name)
+        new = eventually(lambda: self._triggerer_jobs() - known or None, f"{name} has a job", 120)
+        self.components[name].job_id = min(new)
+
+    def _triggerer_jobs(self) -> set[int]:
+        return {job["id"] for job in self.call("GET", "/jobs?job_type=TriggererJob")["jobs"]}
+
+    def triggerer_of(self, instance: dict[str, Any]) -> Component | None:
+        """The triggerer that follows a deferred task instance now."""
+        job_id = (instance["trigger"] or {}).get("triggerer_id")
+        return next((c for c in self.components.values() if job_id is not None and c.job_id == job_id), None)
 
     def _healthy(self) -> bool:
         for component in self.components.values():

@@ -151,6 +151,27 @@ def gang_runs(world: World, dag_id: str, run_id: str, try_number: int) -> list[d
     return eventually(look, f"the gang of {dag_id}, try {try_number}, runs", 90)
 
 
+def followed(world: World, dag_id: str, run_id: str, task_id: str = "train", try_number: int = 1) -> None:
+    """Return once a triggerer runs the task's trigger: it then has a log of its own."""
+    logs = world.airflow.home / f"logs/dag_id={dag_id}/run_id={run_id}/task_id={task_id}"
+    eventually(
+        lambda: any(logs.glob(f"attempt={try_number}.log.trigger.*")), f"{dag_id}.{task_id} is followed", 60
+    )
+
+
+@contextlib.contextmanager
+def no_triggerer(world: World) -> Iterator[None]:
+    """All triggerers stand still."""
+    triggerers = [c for name, c in world.airflow.components.items() if name.startswith("triggerer")]
+    for triggerer in triggerers:
+        triggerer.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for triggerer in triggerers:
+            triggerer.signal(signal.SIGCONT)
+
+
 def test_the_retraining_pipeline_trains_evaluates_and_promotes(world: World) -> None:
     run_id = world.airflow.first_run("kftrain_retraining")
     assert world.airflow.wait_run("kftrain_retraining", run_id, 240) == "success"
@@ -168,6 +189,7 @@ def test_b10_a_task_marked_failed_while_deferred_takes_its_job_along_once(world:
     run_id = world.airflow.run("witness_long")
     world.airflow.wait_task("witness_long", run_id, "train", "deferred")
     gang_runs(world, "witness_long", run_id, 1)
+    followed(world, "witness_long", run_id)
     (job,) = world.jobs_seen("witness_long", run_id)
     world.airflow.set_state("witness_long", run_id, "train", "failed")
     eventually(lambda: job not in world.jobs(), "the job of the failed task is deleted", 60)
@@ -175,6 +197,26 @@ def test_b10_a_task_marked_failed_while_deferred_takes_its_job_along_once(world:
     records = world.records("witness_long", run_id)
     assert len(starts(records)) == GANG
     assert not ends(records)
+
+
+def test_b10_what_no_trigger_could_see_the_janitor_removes(world: World) -> None:
+    """The task is marked before any triggerer follows its job: nobody is there to be told."""
+    with no_triggerer(world):
+        run_id = world.airflow.run("witness_long")
+        world.airflow.wait_task("witness_long", run_id, "train", "deferred")
+        gang_runs(world, "witness_long", run_id, 1)
+        (job,) = world.jobs_seen("witness_long", run_id)
+        world.airflow.set_state("witness_long", run_id, "train", "failed")
+    assert job in world.jobs()
+    printed = world.airflow.airflow("kftrain", "janitor", "--once", "--grace", "0")
+    assert job in printed
+    eventually(lambda: job not in world.jobs(), "the job is deleted", 30)
+    eventually(lambda: ended(world.records("witness_long", run_id)), "its processes end", 60)
+    assert (
+        world.airflow.airflow("kftrain", "janitor", "--once", "--grace", "0")
+        .strip()
+        .endswith("0 of 0 jobs deleted")
+    )
 
 
 def test_b10_a_task_cleared_while_deferred_trains_once_more_and_only_the_old_job_goes(world: World) -> None:
@@ -193,15 +235,24 @@ def test_b10_a_task_cleared_while_deferred_trains_once_more_and_only_the_old_job
     assert not {record["job"] for record in records} & set(world.jobs())
 
 
+@pytest.mark.parametrize("world", ["postgresql"], indirect=True)
 def test_a_triggerer_that_stops_for_forty_seconds_costs_no_job(world: World) -> None:
-    if "triggerer-1" not in world.airflow.components:
-        pytest.skip("takes two triggerers: SQLite has one")
     run_id = world.airflow.run("witness_many")
     tasks = [f"train_{number}" for number in range(3)]
     for task_id in tasks:
         world.airflow.wait_task("witness_many", run_id, task_id, "deferred")
     eventually(lambda: len(starts(world.records("witness_many", run_id))) == 3 * GANG, "three gangs run", 90)
-    stopped = world.airflow.components["triggerer-0"]
+    followers = [
+        eventually(
+            lambda task_id=task_id: world.airflow.triggerer_of(
+                world.airflow.task("witness_many", run_id, task_id)
+            ),  # type: ignore[misc]
+            f"{task_id} is followed",
+            60,
+        )
+        for task_id in tasks
+    ]
+    stopped = max(followers, key=followers.count)
     stopped.signal(signal.SIGSTOP)
     # The stall itself is what is tested: longer than the 30 s after which another triggerer may take over.
     time.sleep(40)
@@ -212,6 +263,32 @@ def test_a_triggerer_that_stops_for_forty_seconds_costs_no_job(world: World) -> 
     assert len({record["uid"] for record in records}) == 3 * GANG
     assert len({record["job"] for record in records}) == 3
     assert {record["try"] for record in records} == {"1"}
+    moved = followers.index(stopped)
+    logs = world.airflow.home / f"logs/dag_id=witness_many/run_id={run_id}/task_id=train_{moved}"
+    assert len(list(logs.glob("attempt=1.log.trigger.*"))) == 2, "another triggerer took over meanwhile"
+
+
+def test_b15_a_new_try_that_is_faster_than_on_kill_removes_the_old_job_itself(world: World) -> None:
+    """A task is cleared while no triggerer can act: its new try finds the job of the first one running."""
+    run_id = world.airflow.run("witness_clear")
+    world.airflow.wait_task("witness_clear", run_id, "train", "deferred")
+    gang_runs(world, "witness_clear", run_id, 1)
+    followed(world, "witness_clear", run_id)
+    with no_triggerer(world):
+        world.airflow.clear("witness_clear", run_id, "train")
+        eventually(
+            lambda: (
+                world.airflow.task("witness_clear", run_id, "train")["try_number"] == 2
+                and world.airflow.task("witness_clear", run_id, "train")["state"] == "deferred"
+            ),
+            "the second try is deferred",
+            90,
+        )
+    assert world.airflow.wait_run("witness_clear", run_id) == "success"
+    records = world.records("witness_clear", run_id)
+    assert len(starts(records, 1)) == len(starts(records, 2)) == len(ends(records, 2)) == GANG
+    assert not ends(records, 1)
+    eventually(lambda: ended(world.records("witness_clear", run_id)), "all processes end", 60)
 
 
 def test_nothing_is_left_behind(world: World) -> None:
@@ -230,7 +307,7 @@ def test_nothing_is_left_behind(world: World) -> None:
         ("state-check", test_a_triggerer_that_stops_for_forty_seconds_costs_no_job),
         (
             "ownership-token",
-            test_b10_a_task_cleared_while_deferred_trains_once_more_and_only_the_old_job_goes,
+            test_b15_a_new_try_that_is_faster_than_on_kill_removes_the_old_job_itself,
         ),
     ],
     ids=["state check in on_kill", "ownership token"],
