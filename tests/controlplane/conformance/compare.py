@@ -28,7 +28,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Known:
-    """A difference that is known. ``case`` and ``field`` are patterns as a shell has them.
+    """A difference that is known. ``case`` and ``field`` are patterns as a shell has them, several joined by ``|``.
 
     :param race: the other side does now this, now that; such an entry may cover nothing
     """
@@ -40,9 +40,11 @@ class Known:
 
     def covers(self, difference: Difference) -> bool:
         """Whether it speaks of this one."""
-        return fnmatch.fnmatchcase(difference.case, self.case) and fnmatch.fnmatchcase(
-            difference.field, self.field
-        )
+        return _matches(difference.case, self.case) and _matches(difference.field, self.field)
+
+
+def _matches(name: str, patterns: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split("|"))
 
 
 @dataclass(frozen=True)

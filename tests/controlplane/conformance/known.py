@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from tests.controlplane.conformance.compare import Known
 
+PAST_BACKOFF_LIMIT = "|".join(
+    (
+        "no-restart-allowed",
+        "restarts-in-place-to-the-limit",
+        "pt-master-unset",
+        "pt-master-onfailure",
+        "tf-master-unset",
+        "tf-master-always",
+        "tf-dynamic-always",
+        "tf-all-always",
+    )
+)
+"""Jobs that fail because their containers were restarted too often."""
+
 CONTROLLERS: tuple[Known, ...] = (
     Known(
         "invalid-*",
@@ -36,14 +50,8 @@ CONTROLLERS: tuple[Known, ...] = (
         race=True,
     ),
     Known(
-        "no-restart-allowed",
-        "*",
-        "past backoffLimit the operator may make all anew, on a cached status",
-        race=True,
-    ),
-    Known(
-        "tf-master-always",
-        "steps/last-fails/*",
+        PAST_BACKOFF_LIMIT,
+        "steps/*/pods/*|steps/*/services/*|events/*",
         "past backoffLimit the operator may make all anew, on a cached status",
         race=True,
     ),

@@ -55,6 +55,15 @@ def test_a_missing_job_differs_in_its_parts_as_wholes() -> None:
     assert [str(one) for one in found.unknown] == ["b: pods: '(present)' | '(absent)'"]
 
 
+def test_one_entry_may_speak_of_several_jobs_and_fields() -> None:
+    entry = Known("a|b*", "pods/x|pods/y", "on purpose")
+    found = compare(
+        "l", "r", records(a={"x": 1}, bb={"y": 1}, c={"x": 1}), records(a={}, bb={}, c={}), (entry,)
+    )
+    assert found.known[entry] == 2
+    assert [one.case for one in found.unknown] == ["c"]
+
+
 def test_what_a_spent_event_budget_left_unsaid_does_not_differ() -> None:
     spent = {"a": Record({"events": {"Normal SuccessfulCreatePod": 2, SPENT: True}})}
     all_said = {"a": Record({"events": {"Normal SuccessfulCreatePod": 2, "Normal JobTerminated": 1}})}
