@@ -91,12 +91,14 @@ def _shares(desk: Desk) -> list[Share]:
             movable = _movable(gang, desk)
             share = _share(gang.request, elastic, gang.present_size, _left(gang, end, now), gang, movable)
             found.append(share)
-    outside = {d.request for d in desk.decisions if isinstance(d, Start) and d.window is None}
+    outside = {d.request: d.size for d in desk.decisions if isinstance(d, Start) and d.window is None}
     for index in sorted(desk.started):
         request = desk.queue.requests[index]
         if request.elastic is not None and request.id in outside:
             left = max(request.estimate.p50 - request.attained, 60.0)
-            found.append(_share(request, request.elastic, request.elastic.sizes[0], left, None, True))
+            scaled = outside[request.id]  # to meet its deadline: left at that
+            present = request.elastic.sizes[0] if scaled is None else scaled
+            found.append(_share(request, request.elastic, present, left, None, scaled is None))
     return found
 
 

@@ -114,7 +114,7 @@ class Planned:
             for d in made.decisions
             if isinstance(d, plans.Reserve)
         )
-        return Decision(acts, self._wake(world, made.decisions))
+        return Decision(acts, self._wake(world, made))
 
     def _snapshot(self, world: World) -> model.Snapshot:
         now = world.now
@@ -276,7 +276,11 @@ class Planned:
         """The request as it will wait, with what it has done so far."""
         gang, request = world.gangs[job], self._requests[job]
         kept = gang.done_by(world.now) if world.jobs[job].resumable else 0.0
-        self._running.pop(job, None)
+        _, running = self._running.pop(job, (None, None))
+        if running is not None and running.remaining is not None and kept:
+            # What it reported is known better than what history says, also while it waits.
+            left = running.remaining.p50 * gang.rate - (world.now - running.reported) * gang.rate
+            request = replace(request, estimate=model.Estimate.exactly(kept + max(left, 60.0), "progress"))
         self._requests[job] = _again(request, kept)
 
     # -- what is told, and when to plan again --------------------------------------------------------------------
@@ -311,22 +315,17 @@ class Planned:
             if free - started < window.amount.gpus and number not in self._broken:
                 self._broken.add(number)
 
-    def _wake(self, world: World, decided: Sequence[plans.Decision]) -> float | None:
+    def _wake(self, world: World, made: Plan) -> float | None:
         now = world.now
-        times = [w.start for w in self.settings.windows if now < w.start]
-        times += [w.start - w.lead for w in self.settings.windows if now < w.start - w.lead]
-        times += [w.end for w in self.settings.windows if now < w.end]
-        times = [min(times)] if times else []
+        times = [made.again, *(edge for w in self.settings.windows for edge in (w.start, w.end))]
         if self.settings.elastic and (world.gangs or world.waiting):
-            times.append(max(self._next_round, now + 1.0))
+            times.append(self._next_round)
         if world.waiting:
             times.append(now + self.settings.wait_every)
-            times += [
-                d.start for d in decided if isinstance(d, plans.Reserve) and now + 1 < d.start < math.inf
-            ]
-        if any(isinstance(d, plans.Suspend) for d in decided) or self._claims:
+        if any(isinstance(decision, plans.Suspend) for decision in made.decisions):
             times.append(now + max(1.0, world.costs.termination))
-        return min(times, default=None)
+        soonest = min((at for at in times if at > now), default=math.inf)
+        return None if soonest == math.inf else max(soonest, now + 1.0)
 
 
 def _again(request: model.Request, kept: float) -> model.Request:
