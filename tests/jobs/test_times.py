@@ -1,3 +1,5 @@
+"""The ``kftrain/times`` annotation."""
+
 from __future__ import annotations
 
 import datetime as dt
@@ -5,79 +7,49 @@ import json
 
 import pytest
 
-from airflow_kftrain.jobs.times import JobTimes, admitted_at, resumed_at, suspended_at
+from airflow_kftrain.jobs.identity import TIMES
+from airflow_kftrain.jobs.times import JobTimes, admitted_at
 
-START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-
-
-def at(seconds):
-    return START + dt.timedelta(seconds=seconds)
+NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
-def stamp(seconds):
-    return at(seconds).isoformat().replace("+00:00", "Z")
-
-
-def job(annotation=None, *conditions, created=0):
-    annotations = {} if annotation is None else {"kftrain/times": annotation}
+def job(text=None, *, created="2026-01-01T10:00:00Z", conditions=()):
     return {
-        "metadata": {"creationTimestamp": stamp(created), "annotations": annotations},
-        "status": {
-            "conditions": [
-                {"type": t, "status": s, "lastTransitionTime": stamp(when)} for t, s, when in conditions
-            ]
+        "metadata": {
+            "creationTimestamp": created,
+            "annotations": {TIMES: text} if text is not None else None,
         },
+        "status": {"conditions": list(conditions)},
     }
 
 
-def test_times_survive_the_annotation_and_keep_what_others_wrote():
-    times = JobTimes(at(1), at(2), 3.5, {"preemptions": 2})
+def at(minute):
+    return dt.datetime(2026, 1, 1, 11, minute, tzinfo=dt.UTC)
+
+
+def test_what_is_written_reads_back_with_fields_of_others():
+    times = JobTimes(at(0), at(5), 12.5, {"preemptions": 2})
     assert JobTimes.of(job(times.to_text())) == times
-    assert json.loads(JobTimes().to_text()) == {"runSeconds": 0.0}
 
 
-@pytest.mark.parametrize(
-    "text", ["", "no json", "[]", "7", '{"gangUpAt": 7, "runSeconds": "x", "admittedAt": "y"}']
-)
-def test_an_annotation_that_cannot_be_read_counts_as_absent(text):
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "7", '{"runSeconds": "many", "gangUpAt": 3}'])
+def test_what_cannot_be_read_counts_as_absent(text):
     assert JobTimes.of(job(text)) == JobTimes()
 
 
-@pytest.mark.parametrize("seconds", [-5, True, None, "1"])
-def test_run_seconds_that_are_none_count_as_zero(seconds):
-    assert JobTimes.of(job(json.dumps({"runSeconds": seconds}))).run_seconds == 0.0
+@pytest.mark.parametrize("seconds", [-5, "Infinity"])
+def test_run_seconds_are_never_negative_or_endless(seconds):
+    text = json.dumps({"runSeconds": seconds}).replace('"Infinity"', "Infinity")
+    assert JobTimes.of(job(text)).run_seconds == 0.0
 
 
-def test_b13_run_time_leaves_out_what_was_queued_and_suspended():
-    running = JobTimes(gang_up_at=at(300))
-    assert running.elapsed(at(350)) == 50
-    paused = running.suspended(at(340))
-    assert paused.elapsed(at(840)) == 40
-    again = JobTimes(gang_up_at=at(840), run_seconds=paused.run_seconds)
-    assert again.elapsed(at(850)) == 50
+def test_suspended_time_is_left_out():
+    times = JobTimes(gang_up_at=at(0), run_seconds=10).suspended(at(1))
+    assert times.elapsed(NOW) == 70
 
 
-def test_a_clock_that_runs_behind_takes_nothing_away():
-    assert JobTimes(gang_up_at=at(10), run_seconds=5).elapsed(at(0)) == 5
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [
-        (job(created=3), 3),
-        (job(None, ("Suspended", "False", 9)), 9),
-        (job(None, ("Suspended", "True", 9)), 0),
-        (job(JobTimes(admitted_at=at(20)).to_text(), ("Suspended", "False", 9)), 20),
-        (job(JobTimes(admitted_at=at(20)).to_text(), ("Suspended", "False", 30)), 30),
-    ],
-    ids=["made", "resumed", "suspended", "as the planner wrote", "resumed after what the planner wrote"],
-)
-def test_admission_is_the_last_of_what_is_known(made, expected):
-    assert admitted_at(made) == at(expected)
-
-
-def test_suspension_and_resumption_are_read_from_the_condition():
-    assert suspended_at(job(None, ("Suspended", "True", 4))) == at(4)
-    assert resumed_at(job(None, ("Suspended", "True", 4))) is None
-    assert resumed_at(job(None, ("Suspended", "False", 5))) == at(5)
-    assert admitted_at({"metadata": {}}) is None
+def test_the_last_of_creation_resumption_and_the_planners_word_is_the_admission():
+    resumed = {"type": "Suspended", "status": "False", "lastTransitionTime": "2026-01-01T11:30:00Z"}
+    assert admitted_at(job()) == dt.datetime(2026, 1, 1, 10, tzinfo=dt.UTC)
+    assert admitted_at(job(conditions=[resumed])) == at(30)
+    assert admitted_at(job(JobTimes(at(40)).to_text(), conditions=[resumed])) == at(40)
