@@ -5,7 +5,7 @@ While it runs, change its size or kill a worker; training goes on from the last 
     kubectl get pytorchjobs,pods
     kubectl scale pytorchjob/NAME --replicas 3
 
-Worker 0 holds torchrun's rendezvous, so it is the one to leave alone.
+Worker 0 holds torchrun's rendezvous: when it is killed, all of them end, and start again.
 """
 
 from __future__ import annotations

@@ -256,7 +256,8 @@ class TrainingJobOperator(BaseOperator):
     def on_kill(self) -> None:
         """End the job of a try that is killed while it is in a worker."""
         if self._try is not None:
-            self._try.end("keep", Phase.KILLED)
+            # A job whose leftovers are waited for is not over for the task when it has succeeded.
+            self._try.end(self.on_finish_action if self.wait_for else "keep", Phase.KILLED)
 
     def _rendered_plan(self, context: Context) -> JobPlan:
         file = manifest_file(self.manifest)

@@ -123,7 +123,8 @@ class TrainingJobTrigger(BaseTrigger):
                     ref.namespace,
                     uid=ref.uid,
                     owner=ref.owner,
-                    unfinished_only=True,
+                    # A job whose leftovers are waited for is not over for the task when it has succeeded.
+                    unfinished_only=self.keep or not self.wait_for,
                 )
         except Exception:
             self.log.exception("Deleting %s failed; the next try or the janitor will do it", ref)

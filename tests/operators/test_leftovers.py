@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import warnings
 
 import pytest
 
+from airflow_kftrain.cluster.resources import XGBOOSTJOBS
+from airflow_kftrain.cluster.watch import Listed, list_and_watch
 from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.jobs.identity import REPLICA_INDEX, REPLICA_TYPE
 from airflow_kftrain.jobs.limits import LimitSeconds
@@ -14,7 +17,9 @@ from airflow_kftrain.jobs.manifest import ManifestWarning
 from airflow_kftrain.operators.groups import Limits
 from airflow_kftrain.operators.pytorch import PyTorchJobOperator
 from airflow_kftrain.operators.tensorflow import TFJobOperator
+from airflow_kftrain.operators.xgboost import XGBoostJobOperator
 from airflow_kftrain.triggers.follow import End, Look, Memory, advance
+from tests.operators.airflow_side import watching
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -189,6 +194,39 @@ def test_the_limit_counts_from_the_success_whoever_looks_and_the_success_stays_o
 def test_without_a_limit_the_wait_goes_on():
     step = Gang("worker").look(1_000_000, **BUSY)
     assert (step.end, step.look_again) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("wait_for", "left"), [(["worker"], 0), ([], 1)], ids=["waited for", "over for the task"]
+)
+async def test_a_kill_after_the_success_ends_leftovers_that_were_waited_for(
+    player, requested, task, supervisor, wait_for, left
+):
+    supervisor(task, "failed")
+    await player.gang(requested, "master-0", "worker-0", "worker-1")
+    async with watching(requested, task, wait_for=wait_for) as watch:
+        await watch.said("gang is whole")
+        await player.says(requested, "Succeeded=True")
+        await watch.said("waiting for the end of worker-0" if wait_for else "has succeeded")
+        watch.running.cancel()
+        await watch.trigger.on_kill()
+    assert len(await player.jobs()) == left
+
+
+async def test_a_kill_on_the_worker_ends_leftovers_that_were_waited_for(player, task):
+    training = XGBoostJobOperator(task_id="train", image="i", workers=2, wait_for="worker", deferrable=False)
+    working = asyncio.create_task(asyncio.to_thread(training.execute, task.context))
+    async for event in list_and_watch(player.cluster, XGBOOSTJOBS, "default"):
+        jobs = event.items if isinstance(event, Listed) else [event.object]
+        if jobs:
+            break
+    job = jobs[0]
+    await player.gang(job, "master-0", "worker-0", "worker-1")
+    await player.says(job, "Succeeded=True")
+    await asyncio.to_thread(training.on_kill)
+    assert await player.jobs() == []
+    # How the killed call ends is nobody's concern any more.
+    await asyncio.gather(asyncio.wait_for(working, 30), return_exceptions=True)
 
 
 def test_the_wait_is_for_any_kind():
