@@ -1,7 +1,8 @@
 """How long a new gang will run, learnt from runs that have finished, and only from these.
 
 The median of the last runs of the narrowest level that has any: key and size, key, share and size, size, all; below
-them a prior. Recent runs count, similar ones more than many. Quantiles spread around the median as that level's own
+them a prior. A median is drawn towards that of all runs as far as levels of its kind have not kept what they promised.
+Recent runs count, similar ones more than many. Quantiles spread around the median as that level's own
 runs do; a factor per level and quantile is tracked online (adaptive conformal inference: it moves up by a step when a
 run was longer, down when it was not, in the proportion that holds the coverage), so that nine of ten runs end by the
 p90 also where the runs drift. A user's own expected run time is weighed against history by the inverse square of the
@@ -24,6 +25,7 @@ QUANTILES = (0.1, 0.5, 0.8, 0.9)
 _UNSEEN = (-1.1, 0.0, 0.7, 1.1)
 _ENOUGH = 8  # runs from which their own quantiles mean something
 _STEP = 0.05  # of the conformal tracker, in log units: a factor of 1.05 for each surprise
+_FAR = 3.0  # logarithms beyond a factor of 20 count as that: one run in a thousand must not decide
 _FLOOR = 0.05  # smallest error a source is credited with: nobody is trusted without limit
 
 
@@ -43,6 +45,26 @@ class Finished:
     seconds: float
     share: str = ""
     expected: float | None = None
+
+
+@dataclass
+class _Worth:
+    """How much of a level's distance from the median of all runs shows in its next run: a slope between 0 and 1.
+
+    Decayed sums; it begins with full belief and as much weight as twenty runs that are a factor of two away.
+    """
+
+    both: float = 10.0
+    own: float = 10.0
+
+    def add(self, said: float, was: float) -> None:
+        """A level said ``said`` (log over the median of all runs), the run was ``was``."""
+        self.both = 0.998 * self.both + said * max(-_FAR, min(_FAR, was))
+        self.own = 0.998 * self.own + said * said
+
+    @property
+    def slope(self) -> float:
+        return min(1.0, max(0.0, self.both / self.own))
 
 
 @dataclass
@@ -79,6 +101,7 @@ class History:
         self._levels: dict[tuple[object, ...], _Level] = {}
         self._shift: dict[int, list[float]] = {}
         self._recent: deque[float] = deque(maxlen=200)
+        self._worth: dict[int, _Worth] = {}
 
     def learn(self, run: Finished) -> None:
         """Take in a run that has finished.
@@ -91,6 +114,7 @@ class History:
         guess = self.estimate(run.key, run.gpus, share=run.share, expected=run.expected)
         self._recent.append(abs(log - math.log(guess.p50)))
         self._recalibrate(run, log, guess)
+        self._weigh(run, log)
         for depth, name in enumerate(_names(run.key, run.gpus, run.share)):
             if name is None:
                 continue
@@ -115,9 +139,9 @@ class History:
         spread: tuple[float, ...] = _UNSEEN
         if level is not None:
             logs = level.quantiles()
-            middle, runs = logs[1], len(level.logs)
+            middle, runs = self._drawn_in(depth, logs[1]), len(level.logs)
             if runs >= _ENOUGH:
-                spread = tuple(log - middle for log in logs)
+                spread = tuple(log - logs[1] for log in logs)
         source = f"history of {name[0]}" if level else "prior"
         if expected:
             middle, source = self._weighed(middle, level, expected, name)
@@ -154,6 +178,21 @@ class History:
         mine, theirs = (1 / max(error, _FLOOR) ** 2 for error in (own_error, user_error))
         mixed = (mine * middle + theirs * said) / (mine + theirs)
         return mixed, f"history of {name[0]} and user" if mine >= theirs else f"user and history of {name[0]}"
+
+    def _drawn_in(self, depth: int, log: float) -> float:
+        """A level's median, drawn towards that of all runs as far as levels of its kind have proved worth little."""
+        of_all = self._levels.get(("all",))
+        if of_all is None or depth not in self._worth:
+            return log
+        middle = of_all.quantiles()[1]
+        return middle + self._worth[depth].slope * (log - middle)
+
+    def _weigh(self, run: Finished, log: float) -> None:
+        depth, _, level = self._narrowest(run.key, run.gpus, run.share)
+        of_all = self._levels.get(("all",))
+        if level is not None and of_all is not None and level is not of_all:
+            middle = of_all.quantiles()[1]
+            self._worth.setdefault(depth, _Worth()).add(level.quantiles()[1] - middle, log - middle)
 
     def _recalibrate(self, run: Finished, log: float, guess: Estimate) -> None:
         depth, _, _ = self._narrowest(run.key, run.gpus, run.share)

@@ -49,7 +49,19 @@ def test_the_narrowest_level_that_has_seen_anything_is_asked(
     )
     made = known.estimate(ask[0], ask[1], share=ask[2])
     assert made.source.startswith(source)
-    assert made.p50 == pytest.approx(p50, rel=0.8 if source.endswith("all") else 1e-9)
+    assert made.p50 == pytest.approx(p50, rel=0.8 if source.endswith(("all", "size")) else 1e-9)
+
+
+def test_a_level_that_does_not_keep_its_promises_is_drawn_towards_all_runs() -> None:
+    """Four sizes that say nothing of run times, and four that say everything."""
+    draw, nothing, everything = np.random.default_rng(4), History(broad=10), History(broad=10)
+    for n in range(800):
+        gpus = 1 << n % 4
+        nothing.learn(Finished("", gpus, float(draw.lognormal(6, 1.5))))
+        everything.learn(Finished("", gpus, gpus**2 * 100.0 * float(draw.lognormal(0, 0.1))))
+    assert max(abs(math.log(nothing.estimate("", g).p50) - 6) for g in (1, 2, 4, 8)) < 0.5
+    assert everything.estimate("", 8).p50 == pytest.approx(6400, rel=0.1)
+    assert everything.estimate("", 1).p50 == pytest.approx(100, rel=0.1)
 
 
 def test_nothing_finished_gives_the_prior() -> None:
