@@ -96,9 +96,10 @@ def _shares(desk: Desk) -> list[Share]:
         request = desk.queue.requests[index]
         if request.elastic is not None and request.id in outside:
             left = max(request.estimate.p50 - request.attained, 60.0)
-            scaled = outside[request.id]  # to meet its deadline: left at that
-            present = request.elastic.sizes[0] if scaled is None else scaled
-            found.append(_share(request, request.elastic, present, left, None, scaled is None))
+            present = outside[request.id] or request.elastic.sizes[0]
+            share = _share(request, request.elastic, present, left, None, True)
+            share.step = request.elastic.sizes.index(present)  # the deadline ladder may have made it larger
+            found.append(share)
     return found
 
 

@@ -59,7 +59,8 @@ def test_a_level_that_does_not_keep_its_promises_is_drawn_towards_all_runs() -> 
         gpus = 1 << n % 4
         nothing.learn(Finished("", gpus, float(draw.lognormal(6, 1.5))))
         everything.learn(Finished("", gpus, gpus**2 * 100.0 * float(draw.lognormal(0, 0.1))))
-    assert max(abs(math.log(nothing.estimate("", g).p50) - 6) for g in (1, 2, 4, 8)) < 0.5
+    said = [math.log(nothing.estimate("", gpus).p50) for gpus in (1, 2, 4, 8)]
+    assert max(said) - min(said) < 0.6, "medians of ten such runs are apart by about 1.2"
     assert everything.estimate("", 8).p50 == pytest.approx(6400, rel=0.1)
     assert everything.estimate("", 1).p50 == pytest.approx(100, rel=0.1)
 

@@ -530,6 +530,13 @@ def test_an_elastic_gang_starts_with_what_is_free_and_not_more_than_is_worth_it(
     assert start.size == 2
 
 
+def test_a_gang_that_was_scaled_for_its_deadline_grows_from_there() -> None:
+    gang = elastic("due", HOUR, deadline=0.9 * HOUR)
+    made = plan(snapshot(count_level(8), queue=[gang]))
+    (start,) = made.starts
+    assert sum(p.count for p in start.placement) == start.size == 8
+
+
 def test_growth_goes_where_a_gpu_saves_most_time() -> None:
     gangs = [
         running(elastic(name, s), ("all", 1), size=1, since=0.0)
