@@ -45,7 +45,7 @@ def main() -> int:
         asked.out.open("a" if asked.resume else "w") as log,
     ):
         for row in rows:
-            cases = _replicas(row, asked.replicas or (row.quick if asked.quick else row.whole))
+            cases = list(row.replicas(quick=asked.quick, count=asked.replicas))
             results: dict[Case, list[dict[str, float]]] = {}
             for case, numbers in _run(pool, cases, done):
                 results.setdefault(replace(case, replica=0), []).append(numbers)
@@ -75,10 +75,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="use what is in --out already")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when an aim is missed")
     return parser.parse_args()
-
-
-def _replicas(row: Row, count: int) -> list[Case]:
-    return [replace(case, replica=replica) for replica in range(count) for case in row.cases.values()]
 
 
 def _known(path: Path) -> dict[Case, dict[str, float]]:

@@ -33,6 +33,7 @@ class Row:
     :param quick: replicas with ``--quick``
     :param whole: replicas of the whole run
     :param columns: numbers to print, name to (key, divisor, digits)
+    :param seldom: labels of runs that no aim needs: not with ``--quick``, else three replicas at most
     """
 
     name: str
@@ -43,6 +44,15 @@ class Row:
     quick: int = 1
     whole: int = 10
     classes: bool = True
+    seldom: frozenset[str] = frozenset()
+
+    def replicas(self, *, quick: bool, count: int | None = None) -> Iterator[Case]:
+        """The cases to run, those of one replica together."""
+        many = count or (self.quick if quick else self.whole)
+        for replica in range(many):
+            for label, case in self.cases.items():
+                if label not in self.seldom or (not quick and replica < 3):
+                    yield replace(case, replica=replica)
 
 
 _JCT: dict[str, tuple[str, float, int]] = {
@@ -334,9 +344,26 @@ def _no_aims(_: Results) -> Iterator[Aim]:
     return iter(())
 
 
+_SELDOM = frozenset({"planner, exact", "planner, preemptive, no guard"})
+
 ROWS: tuple[Row, ...] = (
-    Row("dags", "Recurring DAGs, load 0.95, count level", _DAGS, _dag_aims, _JCT | _ETA, quick=2),
-    Row("itp", "itp-cluster04-60days at 512 GPUs, count level", _ITP, _itp_aims, _JCT | _MOVES | _ETA),
+    Row(
+        "dags",
+        "Recurring DAGs, load 0.95, count level",
+        _DAGS,
+        _dag_aims,
+        _JCT | _ETA,
+        quick=2,
+        seldom=_SELDOM,
+    ),
+    Row(
+        "itp",
+        "itp-cluster04-60days at 512 GPUs, count level",
+        _ITP,
+        _itp_aims,
+        _JCT | _MOVES | _ETA,
+        seldom=_SELDOM,
+    ),
     Row(
         "due",
         "Deadlines on traces, three models",
@@ -360,6 +387,7 @@ ROWS: tuple[Row, ...] = (
         _ELASTIC,
         _elastic_aims,
         _DUE | _JCT | _MOVES,
+        seldom=frozenset({"planner, rigid"}),
     ),
     Row(
         "windows",
@@ -368,6 +396,7 @@ ROWS: tuple[Row, ...] = (
         _window_aims,
         _HELD | _MOVES,
         classes=False,
+        seldom=frozenset({"recurring DAGs, load 0.9, without windows"}),
     ),
     Row(
         "shared",
@@ -383,6 +412,7 @@ ROWS: tuple[Row, ...] = (
         _node_aims,
         _JCT | _MOVES | _ETA,
         whole=3,
+        seldom=_SELDOM,
     ),
     Row(
         "dag-nodes",
@@ -391,6 +421,7 @@ ROWS: tuple[Row, ...] = (
         _dag_node_aims,
         _JCT | _ETA,
         whole=3,
+        seldom=_SELDOM,
     ),
     Row(
         "flat",
@@ -398,7 +429,7 @@ ROWS: tuple[Row, ...] = (
         _FLAT,
         _no_aims,
         _JCT,
-        whole=3,
+        whole=2,
         classes=False,
     ),
 )

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -31,6 +32,16 @@ def test_no_two_labels_of_a_row_are_the_same_case():
         assert len(set(row.cases.values())) == len(row.cases)
 
 
+def test_quick_leaves_out_what_no_aim_needs_and_the_whole_run_has_ten_replicas():
+    row = next(row for row in ROWS if row.name == "itp")
+    quick, whole = list(row.replicas(quick=True)), list(row.replicas(quick=False))
+    planner = row.cases["planner"]
+    assert planner in quick
+    assert row.cases["planner, exact"] not in quick
+    assert sum(replace(case, replica=0) == planner for case in whole) == 10
+    assert sum(replace(case, replica=0) == row.cases["planner, exact"] for case in whole) == 3
+
+
 def test_a_case_runs_and_its_numbers_are_plain_and_finite():
     numbers = run_case(Case("philly-days-40-43", "best-effort-fifo", capacity=384))
     assert numbers["ratio"] == pytest.approx(1.31, abs=0.01)
@@ -54,8 +65,6 @@ def test_each_partition_has_its_own_load_and_room_for_its_widest_gang():
 
 
 def test_results_of_an_earlier_run_are_found_again(tmp_path):
-    from dataclasses import astuple
-
     case = Case("recurring", "planner", tweaks=(("ageing", 0.15),))
     path = tmp_path / "runs.jsonl"
     path.write_text(json.dumps({"case": list(astuple(case)), "numbers": {"jct": 1.0}}) + "\n")
