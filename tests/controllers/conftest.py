@@ -1,46 +1,16 @@
-"""The API that controllers are tested on: a local one per test, or the cluster of ``KFTRAIN_TEST_KUBECONFIG``.
-
-That cluster's default namespace is emptied before each test. It must have the kubeflow and PodGroup kinds and a garbage
-collector, and neither nodes nor a training operator.
-"""
+"""The API that controllers are tested on: a local one per test, or the cluster of ``KFTRAIN_TEST_KUBECONFIG``."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
 from pathlib import Path
 
 import pytest
 
 from airflow_kftrain.cluster.client import Cluster
-from airflow_kftrain.cluster.resources import (
-    EVENTS,
-    LEASES,
-    PODGROUPS,
-    PODS,
-    PYTORCHJOBS,
-    RESOURCEQUOTAS,
-    SERVICES,
-    TFJOBS,
-    XGBOOSTJOBS,
-)
-from airflow_kftrain.exceptions import NotFound
 from airflow_kftrain.local.apiserver import ApiServer
-from tests.controllers.stage import NAMESPACE, PATIENCE, Stage
-
-GIVEN = os.environ.get("KFTRAIN_TEST_KUBECONFIG")
-EMPTIED = (
-    TFJOBS,
-    PYTORCHJOBS,
-    XGBOOSTJOBS,
-    PODGROUPS,
-    RESOURCEQUOTAS,
-    LEASES,
-    SERVICES,
-    PODS,
-    EVENTS,
-)
+from tests.controllers.stage import Stage
+from tests.support.given_cluster import GIVEN, empty
 
 
 @pytest.fixture
@@ -109,18 +79,3 @@ def api_factory(tmp_path):
             await server.stop()
 
     return made
-
-
-async def empty(kubeconfig: str) -> None:
-    """Delete everything that tests make."""
-    async with Cluster.from_kubeconfig(kubeconfig) as cluster, asyncio.timeout(PATIENCE):
-        for resource in EMPTIED:
-            while items := (await cluster.list(resource, NAMESPACE)).items:
-                items = [o for o in items if o["metadata"]["name"] != "kubernetes"]
-                if not items:
-                    break
-                for obj in items:
-                    with contextlib.suppress(NotFound):
-                        await cluster.delete(
-                            resource, obj["metadata"]["name"], NAMESPACE, grace_period_seconds=0
-                        )

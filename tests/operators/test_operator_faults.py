@@ -70,7 +70,7 @@ async def test_the_task_submits_waits_and_returns_the_outcome(player, task):
     (job,) = await player.jobs()
     assert token(job) == task.id
     assert job["metadata"]["labels"]["kftrain/instance"] == "airflow"
-    async with watching(job, task, **_options(trigger)) as watch:
+    async with watching(job, task, **options_of(trigger)) as watch:
         pods = await player.gang(job, *GANG)
         player.writes(
             pods[0], b'KFTRAIN {"progressPercentage": 100, "metrics": {"auc": 0.9}, "model": "s3://m"}\n'
@@ -103,7 +103,7 @@ async def test_an_exit_code_may_skip_the_task(player, task):
 
     training, trigger = await start(task, skip_on_exit_code=[99])
     (job,) = await player.jobs()
-    async with watching(job, task, **_options(trigger)) as watch:
+    async with watching(job, task, **options_of(trigger)) as watch:
         pods = await player.gang(job, *GANG)
         await player.becomes(pods[1], "Failed", exit_code=99)
         await player.says(job, "Failed=True")
@@ -193,7 +193,7 @@ async def test_b10_a_late_kill_leaves_the_job_of_the_next_try_alone(player, task
     (first,) = await player.jobs()
     second = task.next_try()
     supervisor(task, "running")
-    async with watching(first, task, **_options(trigger)) as watch:
+    async with watching(first, task, **options_of(trigger)) as watch:
         await start(second)
         await watch.trigger.on_kill()
     (left,) = await player.jobs()
@@ -251,7 +251,7 @@ async def test_b10_the_deletion_outlives_the_second_that_airflow_gives(player, r
 async def test_b11_an_object_that_is_gone_when_the_task_resumes_changes_nothing(player, task):
     training, trigger = await start(task)
     (job,) = await player.jobs()
-    async with watching(job, task, **_options(trigger)) as watch:
+    async with watching(job, task, **options_of(trigger)) as watch:
         await player.gang(job, *GANG, phase="Succeeded")
         await player.says(job, "Succeeded=True")
         event = await watch.event()
@@ -425,7 +425,7 @@ async def test_pods_carry_the_labels_of_their_task(player, requested, task):
     assert "map_index" not in pod["metadata"]["labels"]
 
 
-def _options(trigger):
+def options_of(trigger):
     _, kwargs = trigger.serialize()
     return {name: value for name, value in kwargs.items() if name != "job"}
 

@@ -120,6 +120,55 @@ def watch_closed() -> Answer:
     return answer
 
 
+def watch_silent() -> Answer:
+    """A watch that is answered, and then neither says anything nor closes."""
+
+    async def answer(proxy: FaultyProxy, request: web.Request, body: bytes) -> web.StreamResponse:
+        silent = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await silent.prepare(request)
+        await proxy.stopping.wait()
+        return silent
+
+    return answer
+
+
+def cut_in_mid_line() -> Answer:
+    """What streams is passed on until the first line would be whole; half of it, and the connection breaks."""
+
+    async def answer(proxy: FaultyProxy, request: web.Request, body: bytes) -> web.StreamResponse:
+        async with proxy.upstream(request, body) as response:
+            passed = web.StreamResponse(status=response.status)
+            await passed.prepare(request)
+            line = await response.content.readline()
+            await passed.write(line[: len(line) // 2])
+        if request.transport is not None:
+            request.transport.abort()
+        return passed
+
+    return answer
+
+
+def slow(seconds: float) -> Answer:
+    """The API is asked only after a while."""
+
+    async def answer(proxy: FaultyProxy, request: web.Request, body: bytes) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return await proxy.forward(request, body)
+
+    return answer
+
+
+def token_expired(old: str, new: str) -> Answer:
+    """The credential ``old`` is refused from now on; ``new`` is one that the API takes."""
+
+    async def answer(proxy: FaultyProxy, request: web.Request, body: bytes) -> web.StreamResponse:
+        if request.headers.get("Authorization") != f"Bearer {new}":
+            return await status(401, "Unauthorized", "the token has expired")(proxy, request, body)
+        return await proxy.forward(request, body, authorization=f"Bearer {old}")
+
+    return answer
+
+
 @dataclass
 class FaultyProxy:
     """Forwards to ``url``; requests that a rule takes are answered by the rule.
@@ -136,6 +185,7 @@ class FaultyProxy:
     at_once: Counter[str] = field(default_factory=Counter)
     busiest: Counter[str] = field(default_factory=Counter)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    open: list[web.Request] = field(default_factory=list)
 
     @classmethod
     def before(cls, kubeconfig: Path) -> Self:
@@ -162,6 +212,11 @@ class FaultyProxy:
         made = [Rule(method, re.compile(path), answer, times, watch) for answer in answers]
         self.rules.extend(made)
         return made
+
+    def hang_up(self) -> None:
+        """Break all connections that wait for an answer or stream one."""
+        for request in list(self.open):
+            _cut(request)
 
     def seen(self, method: str, path: str, *, watch: bool | None = None) -> list[Call]:
         """The matching calls so far."""
@@ -202,13 +257,15 @@ class FaultyProxy:
         target.write_text(yaml.safe_dump(config))
         return target
 
-    def upstream(self, request: web.Request, body: bytes) -> Any:
-        """The same request to the API."""
+    def upstream(self, request: web.Request, body: bytes, *, authorization: str | None = None) -> Any:
+        """The same request to the API, with other credentials where they are given."""
         kept = {
             k: v
             for k, v in request.headers.items()
             if k.lower() not in ("host", "content-length", "connection")
         }
+        if authorization is not None:
+            kept["Authorization"] = authorization
         return self._session.request(
             request.method,
             f"{self.url}{request.rel_url}",
@@ -223,18 +280,26 @@ class FaultyProxy:
         self.calls.append(call)
         kind = f"{call.method} {call.path.rsplit('/', 1)[-1]}"
         self.at_once[kind] += 1
+        self.open.append(request)
         self.busiest[kind] = max(self.busiest[kind], self.at_once[kind])
         try:
             return await self._answer(request, call, body)
         finally:
             self.at_once[kind] -= 1
+            self.open.remove(request)
 
     async def _answer(self, request: web.Request, call: Call, body: bytes) -> web.StreamResponse:
         rule = next((r for r in self.rules if r.takes(call)), None)
         if rule is not None:
             rule.used += 1
             return await rule.answer(self, request, body)
-        async with self.upstream(request, body) as response:
+        return await self.forward(request, body)
+
+    async def forward(
+        self, request: web.Request, body: bytes, *, authorization: str | None = None
+    ) -> web.StreamResponse:
+        """Pass the request on, and the answer back as it comes."""
+        async with self.upstream(request, body, authorization=authorization) as response:
             passed = {
                 k: v
                 for k, v in response.headers.items()

@@ -11,6 +11,9 @@ from airflow_kftrain.exceptions import NotFound
 from airflow_kftrain.jobs.identity import JOB_NAME, REPLICA_INDEX, REPLICA_TYPE
 from airflow_kftrain.local.kubelet.logs import ContainerLog, LogBook
 
+NODE = "node-0"
+"""Where its pods are."""
+
 
 def now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -27,6 +30,11 @@ class Player:
         self.namespace = namespace
         self._logs = logs
         self._open: dict[str, ContainerLog] = {}
+        self._pods: dict[tuple[str, str], Object] = {}
+
+    def known(self, namespace: str, name: str) -> Object | None:
+        """The pod of that name that was made last."""
+        return self._pods.get((namespace, name))
 
     async def job(self, name: str) -> Object:
         return await self.cluster.get(XGBOOSTJOBS, name, self.namespace)
@@ -59,10 +67,11 @@ class Player:
                     "labels": {**(template.get("metadata", {}).get("labels") or {}), **labels},
                     "ownerReferences": [owner],
                 },
-                "spec": {**template["spec"], "restartPolicy": "Never", "nodeName": "node-0"},
+                "spec": {**template["spec"], "restartPolicy": "Never", "nodeName": NODE},
             },
             self.namespace,
         )
+        self._pods[self.namespace, made["metadata"]["name"]] = made
         return await self.becomes(made, **status) if status else made
 
     async def becomes(
