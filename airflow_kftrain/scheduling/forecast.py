@@ -2,8 +2,8 @@
 
 The raw forecast is fluid: the gang starts when its own room is free by the profile, and not before the partition has
 had time for the work that stands before it. Work that has not come yet is in no queue, so the forecast is corrected by
-what earlier ones of its kind turned out to be: the range is made of quantiles of ``log(real wait / forecast)``, whose
-levels are moved (adaptive conformal inference) until eight of ten starts fall inside.
+what earlier ones of its kind turned out to be: the range is made of quantiles of ``log(real wait / forecast)``, and its
+ends are moved (adaptive conformal inference) until one of ten starts falls beyond each.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from airflow_kftrain.scheduling.calendar import Floats
 from airflow_kftrain.scheduling.desk import Desk
 
 LEAST = 60.0  # seconds added to both waits: half a minute or a minute is the same to people
-RECENT = 150  # forecasts of a kind that its correction looks back on
+RECENT = 50  # forecasts of a kind that its correction looks back on
 ENOUGH = 20  # forecasts of a kind from which its own quantiles are used, before that those of all
-STEP = 0.01  # by which a level moves for each start outside the range
+STEP = 0.05  # in logarithms, by which an end of the range moves out for a start beyond it (and a ninth of it in, else)
 UNSEEN = (-1.5, 0.0, 1.5)  # log range before anything has been seen: a factor of 4.5 both ways
 
 
@@ -78,8 +78,8 @@ class _Told(NamedTuple):
 @dataclass
 class _Kind:
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    low: float = 0.1
-    high: float = 0.9
+    below: float = 0.0
+    above: float = 0.0
 
 
 class Calibration:
@@ -116,8 +116,8 @@ class Calibration:
         for name in (told.kind, None):
             seen = self._kinds.setdefault(name, _Kind())
             seen.errors.append(error)
-            seen.low = _moved(seen.low, now < told.eta.p10, 0.1)
-            seen.high = 1.0 - _moved(1.0 - seen.high, now > told.eta.p90, 0.1)
+            seen.below += STEP * ((now < told.eta.p10) - 0.1)
+            seen.above += STEP * ((now > told.eta.p90) - 0.1)
 
     def forget(self, request: str) -> None:
         """``request`` was cancelled."""
@@ -129,10 +129,5 @@ class Calibration:
             seen = self._kinds.get(None)
         if seen is None or len(seen.errors) < ENOUGH:
             return UNSEEN
-        low, middle, high = np.quantile(np.array(seen.errors), (seen.low, 0.5, seen.high))
-        return float(low), float(middle), float(high)
-
-
-def _moved(level: float, missed: bool, target: float) -> float:
-    """The level after one more start: lower (a wider range) after a miss."""
-    return min(max(level + STEP * (target - missed), 0.005), 0.45)
+        low, middle, high = np.quantile(np.array(seen.errors), (0.1, 0.5, 0.9)).tolist()
+        return min(low - seen.below, middle), middle, max(high + seen.above, middle)

@@ -22,9 +22,9 @@ class Preemption(enum.Enum):
 class PlannerSettings:
     """How a plan is made.
 
-    :param ageing: exponent by which waiting lowers the ordering key: service / (1 + wait / p50) ** ageing. At 0.3 a
-        gang that has waited a hundred times its run time counts as four times shorter: enough to break ties by
-        age, too little to turn the order into first come, first served.
+    :param ageing: exponent by which waiting lowers the ordering key: service / (1 + wait / expected) ** ageing. At 0.1
+        a gang that has waited a hundred times its run time counts as 1.6 times shorter: enough to order equals by
+        age, too little to turn the order towards first come, first served, which costs averages.
     :param guard: a gang that has waited so long goes first (s). Four days: longer than any wait at normal load.
     :param share_weight: exponent of a share key's use over its entitlement in the ordering key.
     :param depth: how many queued gangs of a partition one plan tries to start; the rest is explained as such.
@@ -51,7 +51,7 @@ class PlannerSettings:
     :param rescale_gain: smallest relative gain in remaining time that is worth a resize.
     """
 
-    ageing: float = 0.3
+    ageing: float = 0.1
     guard: float = 96 * HOUR
     share_weight: float = 0.5
     depth: int = 20_000
