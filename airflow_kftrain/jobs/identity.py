@@ -112,7 +112,7 @@ def check_dns_label(name: str, *, field: str) -> str:
 
     :raises InvalidInput: it is not
     """
-    if not _DNS_1035.fullmatch(name):
+    if not isinstance(name, str) or not _DNS_1035.fullmatch(name):
         raise InvalidInput(
             field, name, "use lower-case letters, digits and '-'; start with a letter, end with none but '-'"
         )

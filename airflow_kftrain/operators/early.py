@@ -11,11 +11,30 @@ _ANY = "1"
 """Stands for a value that comes later where something must stand: valid as text, as a number and as a quantity."""
 
 _REQUIRED = ("image", "name", "value")
+_WORDS = ("command", "args")
+_SIZES = ("workers", "chief", "ps", "evaluator", "elastic")
 
 
 def known_part(given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given`` without what comes later: such arguments are None, except the image."""
-    return {name: _known(name, value, default=None) for name, value in given.items()}
+    """``given`` without what comes later: such arguments are None, except the image.
+
+    Where the size of the gang comes later, bounds of that size are left out as well.
+    """
+    known = {name: _known(name, value, default=None) for name, value in given.items()}
+    if size_comes_later(given):
+        known["elastic"] = None
+        policy = known.get("run_policy")
+        if isinstance(policy, Mapping):
+            known["run_policy"] = {n: v for n, v in policy.items() if n != "schedulingPolicy"}
+    return known
+
+
+def size_comes_later(given: Mapping[str, Any]) -> bool:
+    """Whether some number of replicas is rendered or resolved when the task runs."""
+    replicas = given.get("replicas")
+    overrides = replicas.values() if isinstance(replicas, Mapping) else [replicas]
+    numbers = [o.get("replicas") if isinstance(o, Mapping) else o for o in overrides]
+    return any(comes_later(value) for value in [*numbers, *map(given.get, _SIZES)])
 
 
 def comes_later(value: Any) -> bool:
@@ -34,10 +53,16 @@ def _known(name: str, value: Any, *, default: Any) -> Any:
         return {
             key: _known(key, item, default=None)
             for key, item in value.items()
-            if key in _REQUIRED or isinstance(item, Mapping | list | tuple) or not comes_later(item)
+            if key in _REQUIRED or _stands(item)
         }
     if isinstance(value, list | tuple):
-        return [_known("", item, default=_ANY) for item in value]
+        kept = value if name in _WORDS else [item for item in value if _stands(item)]
+        return [_known("", item, default=_ANY) for item in kept]
     if not comes_later(value):
         return value
     return _ANY if name in _REQUIRED else default
+
+
+def _stands(value: Any) -> bool:
+    """Whether ``value`` is known, or has parts that may be."""
+    return isinstance(value, Mapping | list | tuple) or not comes_later(value)

@@ -54,6 +54,7 @@ def make_plan(
     settings: Settings,
     deletes: bool = True,
     manifest_unknown: bool = False,
+    size_unknown: bool = False,
 ) -> JobPlan:
     """Check everything and put it together.
 
@@ -63,6 +64,7 @@ def make_plan(
     :param extra_typed: arguments of this kind alone that say what a manifest would say
     :param deletes: the task deletes the job when it has succeeded
     :param manifest_unknown: there is a manifest, and it cannot be read yet
+    :param size_unknown: some number of replicas is not known yet
     :raises InvalidInput: an argument cannot be used
     """
     _check_mode(mode, given, settings)
@@ -79,9 +81,11 @@ def make_plan(
         spec = _from_given_manifest(kind, given["manifest"])
     else:
         assert kind is not None
-        spec = from_manifest(build(typed(kind, given)))
-    _check_names("logs", logs, spec, _WORDS_FOR_LOGS)
-    _check_names("wait_for", wait_for, spec, ("all",))
+        spec = from_manifest(_unquoted(build(typed(kind, given))))
+    _check_starts(spec)
+    if not size_unknown:
+        _check_names("logs", logs, spec, _WORDS_FOR_LOGS)
+        _check_names("wait_for", wait_for, spec, ("all",))
     if deletes and not any(name == "all" or name.startswith("evaluator") for name in wait_for):
         _warn_of_evaluator(spec)
     return JobPlan(_left_alone(spec) if wait_for else spec, limits, logs, wait_for)
@@ -108,7 +112,12 @@ def read_manifest(path: Path, folders: Sequence[Path]) -> str:
         raise InvalidInput(
             "manifest", str(path), f"there is no such file ({places}); give its path, or the manifest itself"
         )
-    return found.read_text(encoding="utf-8")
+    try:
+        return found.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            "manifest", str(found), f"the file cannot be read ({error}); give one of UTF-8 text"
+        ) from error
 
 
 def check_on_finish(value: object) -> str:
@@ -136,10 +145,10 @@ def _check_mode(mode: str | None, given: Mapping[str, Any], settings: Settings) 
             chosen,
             "cluster mode does not exist in this version; use single-job",
         )
-    if given.get("place"):
-        raise InvalidInput(
-            "place", dict(given["place"]), "it needs mode='cluster'; in single-job mode a job starts at once"
-        )
+    place = given.get("place")
+    if place:
+        shown = dict(place) if isinstance(place, Mapping) else place
+        raise InvalidInput("place", shown, "it needs mode='cluster'; in single-job mode a job starts at once")
     limits = given.get("limits")
     if isinstance(limits, Mapping) and limits.get("queue") is not None:
         raise InvalidInput(
@@ -234,7 +243,11 @@ def _check_either(
 
 
 def _from_given_manifest(kind: Framework | None, given: Any) -> TrainingJobSpec:
-    spec = from_manifest(given if isinstance(given, str) else _numbers(as_json("manifest", given)))
+    if isinstance(given, str) and "\n" not in given.strip() and ":" not in given:
+        raise InvalidInput(
+            "manifest", given, f"give a mapping, YAML text, or the path of a {', '.join(_FILES)} file"
+        )
+    spec = from_manifest(given if isinstance(given, str) else _unquoted(as_json("manifest", given)))
     if kind is not None and spec.kind != kind.kind:
         raise InvalidInput(
             "kind", spec.kind, f"this operator runs a {kind.kind}; use TrainingJobOperator for any kind"
@@ -244,19 +257,29 @@ def _from_given_manifest(kind: Framework | None, given: Any) -> TrainingJobSpec:
     return spec
 
 
-def _numbers(manifest: Any) -> Any:
-    """Whole numbers that rendering left as text, at job level, where Kubernetes takes no text."""
+def _check_starts(spec: TrainingJobSpec) -> None:
+    """No limit of single-job mode ends the wait for somebody who resumes the job."""
+    if spec.run_policy.suspend:
+        raise InvalidInput(
+            "spec.runPolicy.suspend", True, "in single-job mode nothing would start the job; leave it out"
+        )
+
+
+def _unquoted(manifest: Any) -> Any:
+    """Whole numbers and booleans that rendering left as text, at job level, where Kubernetes takes no text."""
     whole = (
         "replicas", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "minAvailable",
         "scheduleTimeoutSeconds", "minReplicas", "maxReplicas", "maxRestarts", "nProcPerNode", "rdzvPort",
     )  # fmt: skip
+    booleans = {"True": True, "true": True, "False": False, "false": False}
+
+    def unquoted(name: str, value: Any) -> Any:
+        if name in whole and isinstance(value, str) and value.isdecimal():
+            return int(value)
+        if name in ("suspend", "standalone", "enableDynamicWorker") and isinstance(value, str):
+            return booleans.get(value, value)
+        return value if name == "template" else _unquoted(value)
+
     if isinstance(manifest, dict):
-        return {
-            name: int(value)
-            if name in whole and isinstance(value, str) and value.isdecimal()
-            else value
-            if name == "template"
-            else _numbers(value)
-            for name, value in manifest.items()
-        }
-    return [_numbers(item) for item in manifest] if isinstance(manifest, list) else manifest
+        return {name: unquoted(name, value) for name, value in manifest.items()}
+    return [_unquoted(item) for item in manifest] if isinstance(manifest, list) else manifest

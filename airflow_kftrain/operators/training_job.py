@@ -15,7 +15,7 @@ from airflow_kftrain.jobs.frameworks import Framework, framework
 from airflow_kftrain.jobs.tries import Phase
 from airflow_kftrain.links import JobLink, JobLogsLink, JobPlanLink
 from airflow_kftrain.operators.arguments import Arguments
-from airflow_kftrain.operators.early import comes_later, known_part
+from airflow_kftrain.operators.early import comes_later, known_part, size_comes_later
 from airflow_kftrain.operators.plan import (
     JobPlan,
     check_exit_codes,
@@ -182,12 +182,14 @@ class TrainingJobOperator(BaseOperator):
             folders = self._folders()
             given["manifest"] = read_manifest(file, folders) if folders or file.is_absolute() else None
             later = given["manifest"] is None or comes_later(given["manifest"])
-        self._plan(known_part({**given, "manifest": None} if later else given), later=later)
+        if later:
+            given["manifest"] = None
+        self._plan(known_part(given), later=later, size_unknown=size_comes_later(given))
 
     def _given(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.template_fields}
 
-    def _plan(self, given: Mapping[str, Any], *, later: bool = False) -> JobPlan:
+    def _plan(self, given: Mapping[str, Any], *, later: bool = False, size_unknown: bool = False) -> JobPlan:
         return make_plan(
             framework(self.kind) if self.kind is not None else None,
             given,
@@ -197,6 +199,7 @@ class TrainingJobOperator(BaseOperator):
             settings=read_settings(),
             deletes=self.on_finish_action != "keep",
             manifest_unknown=later,
+            size_unknown=size_unknown,
         )
 
     def _arguments(self, kind: Framework, given: Mapping[str, Any]) -> Arguments:

@@ -120,6 +120,126 @@ def test_a_wrong_argument_is_one_error_when_the_dag_is_parsed(arguments, field, 
     assert remedy in str(raised.value)
 
 
+MALFORMED = {
+    "replicas that are a list": ({"replicas": [Replica()]}, "replicas: [{}]"),
+    "a replica that is nothing": ({"replicas": {"Worker": None}}, "replicas.Worker: None"),
+    "a replica type twice": ({"replicas": {"Worker": {}, "worker": {}}}, "replicas: 'worker'"),
+    "a template that is a list": (
+        {"replicas": {"Worker": {"template": [1]}}},
+        "replicas.Worker.template: [1]",
+    ),
+    "containers that are words": (
+        {"replicas": {"Worker": {"template": {"spec": {"containers": ["a"]}}}}},
+        "replicas.Worker.template.spec.containers: ['a']",
+    ),
+    "a variable of a template without a name": (
+        {
+            "env": {"A": 1},
+            "replicas": {
+                "Worker": {
+                    "template": {"spec": {"containers": [{"name": "xgboost", "env": [{"value": "1"}]}]}}
+                }
+            },
+        },
+        "replicas.Worker.template.spec.containers[0].env[0]: {'value': '1'}",
+    ),
+    "resources of a template that are a word": (
+        {
+            "cpu": 1,
+            "replicas": {
+                "Worker": {"template": {"spec": {"containers": [{"name": "xgboost", "resources": "x"}]}}}
+            },
+        },
+        "replicas.Worker.template.spec.containers[0].resources: 'x'",
+    ),
+    "a place that is a word": ({"place": "a100"}, "place: 'a100'"),
+    "a namespace that is a number": ({"namespace": 3}, "namespace: 3"),
+    "a word of a command that is nothing": ({"command": ["train", None]}, "command[1]: None"),
+    "an argument that is a mapping": ({"args": [{"lr": 1}]}, "args[0]: {'lr': 1}"),
+    "a variable without a name": ({"env": {"": 1}}, "env: ''"),
+    "a variable whose name holds a sign": ({"env": [{"name": "A=", "value": "1"}]}, "env[0]: 'A='"),
+    "a variable without a value": ({"env": {"A": None}}, "env.A: None"),
+    "an image of two words": ({"image": "acme/train :1"}, "image: 'acme/train :1'"),
+    "a device that no resource can be called": ({"gpus": {"a gpu": 1}}, "gpus: 'a gpu'"),
+    "a job that nobody starts": ({"run_policy": {"suspend": True}}, "spec.runPolicy.suspend: True"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "start"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_argument_is_one_error_too(arguments, start):
+    with pytest.raises(InvalidInput) as raised:
+        XGBoostJobOperator(task_id="train", **{"image": "i", **arguments})
+    assert str(raised.value).startswith(f"{start} cannot be used: ")
+
+
+def test_a_manifest_file_that_is_no_text_is_one_error(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(
+        InvalidInput, match=r"manifest: '.*job\.yaml' cannot be used: the file cannot be read"
+    ):
+        TrainingJobOperator(task_id="train", manifest=path)
+
+
+@pytest.mark.parametrize("manifest", ["train.yml.j2", Path("manifests")], ids=["another ending", "a folder"])
+def test_a_path_that_is_no_manifest_file_is_told_what_a_manifest_is(manifest):
+    with pytest.raises(InvalidInput, match=r"give a mapping, YAML text, or the path of a \.yaml"):
+        TrainingJobOperator(task_id="train", manifest=manifest)
+
+
+def test_a_value_of_an_environment_in_kubernetes_form_becomes_text_as_in_a_mapping():
+    operator = XGBoostJobOperator(task_id="train", image="i", env=[{"name": "A", "value": 1}])
+    assert container(operator, "Master")["env"] == [{"name": "A", "value": "1"}]
+
+
+SIZES = {
+    "elastic bounds around workers": (
+        PyTorchJobOperator,
+        {"workers": "{{ n }}", "elastic": {"minReplicas": 2, "maxReplicas": 4}},
+    ),
+    "an elastic bound": (PyTorchJobOperator, {"workers": 3, "elastic": {"minReplicas": "{{ n }}", "maxReplicas": 4}}),
+    "the smallest gang": (
+        XGBoostJobOperator,
+        {"workers": "{{ n }}", "run_policy": {"schedulingPolicy": {"minAvailable": 4}}},
+    ),
+    "logs of a replica": (XGBoostJobOperator, {"workers": "{{ n }}", "logs": "worker-2"}),
+    "replicas of one type": (XGBoostJobOperator, {"replicas": {"Worker": {"replicas": "{{ n }}"}}, "logs": "worker-2"}),
+    "an Evaluator": (TFJobOperator, {"workers": 3, "evaluator": "{{ n // 3 }}", "wait_for": "evaluator"}),
+    "a list of logs": (XGBoostJobOperator, {"workers": 3, "logs": ["worker-{{ n - 1 }}"]}),
+    "a boolean": (TFJobOperator, {"workers": 3, "dynamic_workers": "{{ n == 3 }}"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "arguments"), SIZES.values(), ids=SIZES)
+def test_a_size_that_comes_later_is_checked_later(operator, arguments):
+    made = operator(task_id="train", image="i", **arguments)
+    made.render_template_fields({"n": 3})
+    assert spec_of(made).counts["Worker"] == 3
+
+
+def test_a_size_that_is_wrong_is_found_when_the_task_runs():
+    made = XGBoostJobOperator(task_id="train", image="i", workers="{{ n }}", logs="worker-2")
+    made.render_template_fields({"n": 2})
+    with pytest.raises(InvalidInput, match="logs: 'worker-2'"):
+        spec_of(made)
+
+
+def test_a_list_may_hold_what_comes_later():
+    with DAG("d", schedule=None):
+
+        @task
+        def prepare():
+            return {"name": "A", "value": "1"}
+
+        made = prepare()
+        XGBoostJobOperator(
+            task_id="train",
+            image="i",
+            env=[made, {"name": "B", "value": "{{ ds }}"}],
+            replicas={"Worker": Replica(template={"spec": {"containers": [made]}})},
+        )
+
+
 def test_the_general_operator_needs_a_manifest():
     with pytest.raises(InvalidInput, match=r"manifest: None .*XGBoostJobOperator"):
         TrainingJobOperator(task_id="train")
