@@ -16,6 +16,7 @@ from airflow_kftrain.jobs.status import JobStatus, State, parse_time
 from airflow_kftrain.jobs.times import JobTimes, admitted_at
 from airflow_kftrain.triggers.events import FinalEvent, JobRef
 from airflow_kftrain.triggers.follow import Breach, End, Look, Step, gang_of
+from airflow_kftrain.triggers.storms import Storm
 
 _LIMIT_CAUSES = {Limit.QUEUE: Cause.QUEUE_LIMIT, Limit.START: Cause.START_LIMIT, Limit.RUN: Cause.RUN_LIMIT}
 
@@ -47,6 +48,8 @@ def conclude(ref: JobRef, step: Step, look: Look, *, progress: Progress, now: dt
 
 
 def _verdict(step: Step, status: JobStatus | None, gang: Gang) -> tuple[str, Cause | None, str]:
+    if isinstance(step.breach, Storm):
+        return "limit", Cause.BACKOFF_LIMIT, str(step.breach)
     if step.breach is not None:
         return "limit", _LIMIT_CAUSES[step.breach.limit], _explained(step.breach, gang)
     if step.end is End.HOLLOW:

@@ -20,6 +20,7 @@ from airflow_kftrain.jobs.spec import ReplicaSpec, TrainingJobSpec
 from airflow_kftrain.jobs.status import JobStatus, State, is_suspended, parse_time
 from airflow_kftrain.jobs.times import JobTimes, admitted_at, resumed_at, suspended_at
 from airflow_kftrain.jobs.waits import distinct_events
+from airflow_kftrain.triggers.storms import Storm, storm_of
 
 NUDGE_AFTER = 10.0
 """Seconds after admission without any pod; then the job is touched once, as operators were seen to look away."""
@@ -63,11 +64,13 @@ class Look:
     :param job: the object; None when it does not exist (any more)
     :param pods: its pods
     :param events: warnings about the job and its pods, as far as they were read
+    :param gone: its pods that are no more, as they were last
     """
 
     job: Mapping[str, Any] | None
     pods: Sequence[Mapping[str, Any]] = ()
     events: Sequence[Mapping[str, Any]] = ()
+    gone: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class Step:
     :param nudge: touch the job
     :param explain: read events, then look again
     :param end: how it ends, if it does
-    :param breach: the limit that has passed, if one has
+    :param breach: the limit that has passed, if one has; its text says which
     :param look_again: seconds until the next look is due though nothing changed; None: only a change matters
     """
 
@@ -109,7 +112,7 @@ class Step:
     nudge: bool = False
     explain: bool = False
     end: End | None = None
-    breach: Breach | None = None
+    breach: Breach | Storm | None = None
     look_again: float | None = None
 
 
@@ -233,6 +236,9 @@ def _while_admitted(memory: Memory, look: Look, limits: LimitSeconds, now: dt.da
     assert look.job is not None
     gang = gang_of(look)
     admitted = admitted_at(look.job) or now
+    storm = storm_of(look.job, seen_spec(look.job), (*look.gone, *look.pods), admitted)
+    if storm is not None:
+        return Step(memory, end=End.BREACHED, breach=storm)
     times = present_times(look.job)
     written = None
     if times.gang_up_at is None and memory.up_at is not None and memory.up_at >= admitted:

@@ -146,7 +146,12 @@ class Observer:
                     await wakeups.pause(self._pause(step, logs))
 
     def _look(self, jobs: Following, pods: Following) -> Look:
-        return Look(jobs.objects.get(self._ref.uid), tuple(pods.objects.values()), tuple(self._events))
+        return Look(
+            jobs.objects.get(self._ref.uid),
+            tuple(pods.objects.values()),
+            tuple(self._events),
+            tuple(pods.gone.values()),
+        )
 
     def _make_logs(self, cluster: Cluster, job: Mapping[str, Any]) -> ReplicaLogs:
         return ReplicaLogs(

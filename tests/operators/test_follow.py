@@ -254,3 +254,76 @@ def test_a_limit_names_itself_the_replica_and_the_cause():
     for part in ("start limit of 30s", "worker-0", "ImagePullBackOff"):
         assert part in event.message
     assert event.outcome["cause"] == "StartLimit"
+
+
+class Storming(Cluster):
+    """A job whose Worker is made anew, by ``ExitCode``, whenever it fails."""
+
+    def __init__(self, *, limit=3, policy="ExitCode"):
+        super().__init__()
+        self.job["spec"]["runPolicy"]["backoffLimit"] = limit
+        self.job["spec"]["xgbReplicaSpecs"]["Worker"]["restartPolicy"] = policy
+        self.gone = []
+
+    def fails(self, seconds, uid, *, code=137, **status):
+        failed = pod("worker-0", "Failed", started=seconds, uid=uid)
+        ended = {"terminated": {"exitCode": code, "startedAt": stamp(seconds), "finishedAt": stamp(seconds)}}
+        failed["status"] |= {"containerStatuses": [{"name": "xgboost", "state": ended}], **status}
+        self.gone.append(failed)
+        return self.look(seconds, [GANG[0]])
+
+    def look(self, seconds, pods=(), events=()):
+        step = advance(
+            self.memory,
+            Look(self.job, tuple(pods), tuple(events), tuple(self.gone)),
+            limits=self.limits,
+            now=at(seconds),
+        )
+        self.memory = step.memory
+        return step
+
+
+def test_b07_a_replica_that_fails_more_often_than_its_limit_ends_the_job():
+    cluster = Storming()
+    ends = [cluster.fails(second, f"w{second}").end for second in range(1, 5)]
+    assert ends == [None, None, None, End.BREACHED]
+    step = cluster.look(5)
+    event = conclude(REF, step, Look(cluster.job, (GANG[0], *cluster.gone)), progress=Progress(), now=at(5))
+    for part in ("worker-0", "137", "4 starts", "backoff limit of 3"):
+        assert part in event.message
+    assert (event.end, event.outcome["cause"]) == ("limit", "BackoffLimit")
+    assert event.outcome["replicas"]["worker-0"]["starts"] == 4
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"limit": None}, {"policy": "Never"}, {"policy": "OnFailure"}],
+    ids=["no limit", "Never", "counted by the operator"],
+)
+def test_b07_a_job_that_is_not_in_a_storm_goes_on(given):
+    cluster = Storming(**given)
+    assert [cluster.fails(second, f"w{second}").end for second in range(1, 9)] == [None] * 8
+
+
+DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"reason": "Evicted"}, {"reason": "NodeLost"}, DISRUPTED],
+    ids=["evicted", "node lost", "drained"],
+)
+def test_prefect118_pods_that_the_cluster_ended_are_no_failures(status):
+    cluster = Storming()
+    assert [cluster.fails(second, f"w{second}", **status).end for second in range(1, 9)] == [None] * 8
+
+
+def test_b07_failures_of_an_earlier_admission_count_for_nothing():
+    cluster = Storming()
+    for second in range(1, 4):
+        cluster.fails(second, f"w{second}")
+    cluster.suspend(10)
+    cluster.look(11)
+    cluster.resume(20)
+    assert [cluster.fails(second, f"w{second}").end for second in (21, 22, 23)] == [None] * 3
+    assert cluster.fails(24, "w24").end is End.BREACHED
