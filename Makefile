@@ -71,6 +71,12 @@ bench-scheduling: $(READY)
 bench-planner: $(READY)
 	$(BIN)/python -m benchmarks.planner $(ARGS)
 
+bench-triggers: $(READY)
+	$(BIN)/python -m benchmarks.triggers $(ARGS)
+
+bench-gang: $(READY)
+	$(BIN)/python -m benchmarks.gang $(ARGS)
+
 constraints:
 	uv pip compile --quiet pyproject.toml --extra local --extra xgboost --extra plots --group dev --universal \
 		--python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade \

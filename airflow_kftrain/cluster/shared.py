@@ -18,8 +18,11 @@ from airflow_kftrain.cluster.client import Cluster, Object
 from airflow_kftrain.cluster.watch import Changed, Listed, Scope, list_and_watch
 from airflow_kftrain.exceptions import ApiError, ApiUnreachable, KFTrainError
 
-COHORT_SECONDS = 0.2
-"""How long a new feed, or a late follower, waits for others to be served by the same list."""
+COHORT_SECONDS = 0.05
+"""How long a new feed waits for more followers to be served by its first list."""
+
+LATE_SECONDS = 0.2
+"""How long a late follower waits for others to be served together."""
 
 REMEMBERED = 256
 """Objects that are gone, of which a waiter keeps the last state."""
