@@ -120,7 +120,7 @@ LOG_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", LOG_FAULTS.values(), ids=LOG_FAULTS)
-async def test_a_fault_of_the_log_stream_repeats_no_line_and_loses_none(
+async def test_airflow33498_a_fault_of_the_log_stream_repeats_no_line_and_loses_none(
     follow, player, requested, proxy, fault
 ):
     proxy.fail("GET", "/log$", fault, times=2)
