@@ -251,9 +251,7 @@ class _Feed:
             following._replace(dict(by_key.get(following.key, {})))
 
     async def _serve_late(self) -> None:
-        await self._clock.sleep(
-            COHORT_SECONDS * 2
-        )  # the first list, if one is about to start, serves them all
+        await self._clock.sleep(LATE_SECONDS)  # the first list, if one is about to start, serves them all
         while self._late:
             if len(self._late) > RELIST_ABOVE:
                 self._watching.cancel()
