@@ -64,6 +64,7 @@ test-controlplane: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.imports
 	$(BIN)/python -m benchmarks.api
+	$(BIN)/python -m benchmarks.waiting
 
 bench-scheduling: $(READY)
 	$(BIN)/python -m benchmarks.scheduling $(ARGS)
