@@ -16,7 +16,7 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, task
 
-from airflow_kftrain.operators.groups import Limits
+from airflow_kftrain.operators.groups import Limits, Replica
 from airflow_kftrain.operators.tensorflow import TFJobOperator
 from example_dags import data
 
@@ -65,6 +65,8 @@ with DAG(
         chief=1,
         ps=1,
         workers=WORKERS,
+        # The Chief goes on without a worker that is lost, and takes it in again.
+        replicas={"Worker": Replica(restart_policy="OnFailure")},
         # PS and workers serve until they are removed: do it as soon as the Chief is done.
         run_policy={"cleanPodPolicy": "Running"},
     )
