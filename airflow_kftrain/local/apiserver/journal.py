@@ -61,13 +61,13 @@ class Journal:
         """
         try:
             self._connection = self._connect()
+            found = self._connection.execute("SELECT value FROM revision").fetchone()
+            rows = self._connection.execute("SELECT id, resource, data FROM objects").fetchall()
         except sqlite3.DatabaseError as error:
             raise LocalClusterError(
                 f"{self._path} cannot be read: {error}; `kftrain local reset` begins anew"
             ) from error
         self._committed = committed
-        found = self._connection.execute("SELECT value FROM revision").fetchone()
-        rows = self._connection.execute("SELECT id, resource, data FROM objects").fetchall()
         return (found[0] if found else 0), [Row(*row) for row in rows]
 
     def write(self, revision: int, row: Row) -> None:
