@@ -48,9 +48,6 @@ def admit(desk: Desk) -> None:
             urgent += desk.reserve(index, Code.RESERVED_DEADLINE, latest=desk.latest(index))
         if not reserved and index not in desk.reserved:
             reserved = desk.reserve(index, Code.RESERVED_FIRST_BLOCKED)
-            if reserved and desk.rank[index] == Rank.GUARDED:
-                # It has waited too long already: who passes it must end in time by the p80, not by a toss of a coin.
-                desk.stay = np.maximum(desk.stay, desk.queue.careful)
 
 
 def _next(desk: Desk, chunk: NDArray[np.int64], fits: Bools, urgent: int) -> int | None:

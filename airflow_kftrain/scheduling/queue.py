@@ -25,7 +25,6 @@ class Queue:
     """The waiting gangs of one partition as arrays of the same length.
 
     :param expected: predicted (p50) seconds still to run, start-up included
-    :param careful: the same, with the p80 in place of the p50
     :param spread: standard deviation of the logarithm of its run time around the p50
     :param shape: gangs of the same number ask for the very same pods, to be had on the same nodes
     :param surely_over: seconds after which it is over even if predictions fail: its limit; where it can be suspended,
@@ -39,7 +38,6 @@ class Queue:
     priority: Floats
     expected: Floats
     soonest: Floats
-    careful: Floats
     spread: Floats
     surely_over: Floats
     deadline: Floats
@@ -87,7 +85,6 @@ def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
         submitted=submitted,
         priority=np.minimum(priority, grid.partition.highest_priority),
         expected=costs.startup + restart + left / speed,
-        careful=costs.startup + restart + left * np.maximum(p80 / p50, 1.0) / speed,
         soonest=costs.startup + restart + np.maximum(p10 - attained, 0.0) / speed,
         spread=np.log(np.maximum(p80, 1e-9) / np.maximum(p50, 1e-9)) / 0.8416,
         surely_over=np.where(resume > 0, grace, costs.startup + limit),

@@ -109,21 +109,6 @@ def test_behind_a_reservation_only_what_ends_in_time_or_needs_what_is_left_start
     assert why(made, "too long") is Code.NO_ROOM
 
 
-@pytest.mark.parametrize(
-    ("waited", "passes"), [(50 * HOUR, True), (97 * HOUR, False)], ids=["usually", "not a guarded one"]
-)
-def test_who_passes_a_gang_that_has_waited_too_long_must_be_over_by_the_p80(
-    waited: float, passes: bool
-) -> None:
-    now = 200 * HOUR
-    busy = running(request("busy", 5, HOUR), ("all", 1), since=now)
-    first = request("first", 6, 60, priority=9, submitted=now - waited)
-    short = request("short", 3, submitted=now, estimate=Estimate(60.0, 0.8 * HOUR, 1.2 * HOUR, 2 * HOUR))
-    made = plan(snapshot(count_level(8), now=now, queue=[first, short], running=[busy]))
-    assert [d.request for d in of(made, Reserve)] == ["first"]
-    assert ("short" in starts(made)) is passes
-
-
 def test_a_planned_start_that_slips_says_so() -> None:
     busy = running(request("busy", 5, 2 * HOUR), ("all", 1))
     before = Reserved("first", "p", HOUR)
