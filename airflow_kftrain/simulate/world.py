@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
@@ -385,8 +385,3 @@ class World:
         kept = max(kept, gang.done_at_admission) if self.jobs[gang.job].resumable else 0.0
         record.lost += (done - kept) * self.jobs[gang.job].gpus
         self.kept[gang.job] = kept
-
-
-def total_gpus(gangs: Iterable[Gang]) -> int:
-    """GPUs that gangs hold together."""
-    return sum(gang.gpus for gang in gangs)

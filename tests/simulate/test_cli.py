@@ -11,11 +11,20 @@ def call(capsys, monkeypatch, *arguments):
     return ended.value.code, said.out, said.err
 
 
-def test_what_if_we_had_64_gpus_more(capsys, monkeypatch):
-    code, out, _ = call(capsys, monkeypatch, "philly-half-day", "--capacity", "64", "--more", "64")
+def test_what_if_we_had_8_gpus_more(capsys, monkeypatch, tmp_path):
+    trace = tmp_path / "mine.csv"
+    rows = "".join(f"j{n},{60 * n},3600,{(1, 8)[n % 2]}\n" for n in range(40))
+    trace.write_text("job_id,submit_s,duration_s,gpus\n" + rows)
+    code, out, _ = call(capsys, monkeypatch, str(trace), "--capacity", "8", "--more", "8")
     assert code == 0
-    for part in ("planner @ 64", "planner @ 128", "EASY @ 128", "Wait by gang size", "GPUs waited for"):
+    for part in ("planner @ 8", "planner @ 16", "EASY @ 16", "Wait by gang size", "GPUs waited for", "·"):
         assert part in out
+
+
+def test_a_sample_that_comes_with_the_package(capsys, monkeypatch):
+    code, out, _ = call(capsys, monkeypatch, "philly-half-day", "--policy", "easy", "--capacity", "64")
+    assert code == 0
+    assert "philly-half-day: 1227 jobs" in out
 
 
 def test_a_file_and_one_policy(capsys, monkeypatch, tmp_path):
