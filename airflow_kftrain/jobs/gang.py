@@ -75,11 +75,16 @@ class Replica:
             return Cause.OOM_KILLED
         return _ENDED_BY_NODE.get(self.reason or "", Cause.EXIT_CODE if self.exit_code else Cause.UNKNOWN)
 
-    def __str__(self) -> str:
+    @property
+    def plight(self) -> str:
+        """What it waits for, or how it ended."""
         if self.waiting is not None:
-            return f"{self.name}: {self.waiting.text}"
+            return self.waiting.text
         ended = "" if self.exit_code is None else f", exit code {self.exit_code}"
-        return f"{self.name}: {self.phase}{ended}{f' ({self.reason})' if self.reason else ''}"
+        return f"{self.phase}{ended}{f' ({self.reason})' if self.reason else ''}"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.plight}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +158,22 @@ class Gang:
         return {replica.name: replica for replica in self.replicas}[name]
 
     def explain(self, *, most: int = 3) -> str:
-        """``3/4 replicas are up; worker-1: …``, with at most so many of those that wait."""
-        shown = [str(replica) for replica in (*self.failed, *self.waiting)]
-        more = [f"{len(shown) - most} more wait"] if len(shown) > most else []
-        return "; ".join([f"{self.ready}/{self.total} replicas are up", *shown[:most], *more])
+        """``3/4 replicas are up; worker-1: …``; those that wait for the same are named together.
+
+        :param most: how many such groups, and names in each, are told
+        """
+        groups: dict[str, list[str]] = {}
+        for replica in (*self.failed, *self.waiting):
+            groups.setdefault(replica.plight, []).append(replica.name)
+        told = [f"{_names(names, most)}: {plight}" for plight, names in list(groups.items())[:most]]
+        untold = sum(len(names) for names in list(groups.values())[most:])
+        more = [f"{untold} more wait"] if untold else []
+        return "; ".join([f"{self.ready}/{self.total} replicas are up", *told, *more])
+
+
+def _names(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def observed_state(status: JobStatus, gang: Gang, *, was_whole: bool = False) -> State:

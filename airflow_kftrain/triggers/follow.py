@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from airflow_kftrain.jobs.causes import Cause
 from airflow_kftrain.jobs.durations import format_duration
 from airflow_kftrain.jobs.frameworks import framework
 from airflow_kftrain.jobs.gang import Gang
@@ -253,7 +254,7 @@ def _while_admitted(memory: Memory, look: Look, limits: LimitSeconds, now: dt.da
     no_pods = all(replica.pod is None for replica in gang.replicas)
     nudge = no_pods and not memory.nudged and times.gang_up_at is None and waited >= NUDGE_AFTER
     explain = not gang.whole and _explain_due(memory, waited, now)
-    told = () if gang.whole else _untold(memory, look.events)
+    told = () if gang.whole else _untold(memory, gang, look.events)
     step = Step(
         replace(
             memory,
@@ -325,8 +326,15 @@ def _say(step: Step, line: str) -> Step:
     return replace(step, memory=replace(step.memory, said=line), lines=(line, *step.lines))
 
 
-def _untold(memory: Memory, events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    texts = (f"{reason}: {' '.join(message.split())}" for reason, message in distinct_events(events))
+def _untold(memory: Memory, gang: Gang, events: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Warnings not told yet; what every pod, its PodGroup and its gang repeat of full nodes is in the gang's line."""
+    full = [r.waiting.text for r in gang.replicas if r.waiting and r.waiting.cause is Cause.UNSCHEDULABLE]
+    reasons = {text.partition(": ")[2] for text in full} - {""}
+    texts = (
+        f"{reason}: {' '.join(message.split())}"
+        for reason, message in distinct_events(events)
+        if not any(known in message for known in reasons)
+    )
     return tuple(text for text in texts if text not in memory.told)
 
 

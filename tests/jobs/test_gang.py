@@ -86,9 +86,7 @@ def test_b03_pending_pods_are_no_progress_whatever_the_status_lacks():
 def test_b14_no_pods_at_all_means_not_yet():
     empty = gang()
     assert (empty.ready, empty.total) == (0, 2)
-    assert empty.explain() == (
-        "0/2 replicas are up; worker-0: its pod has not been made; worker-1: its pod has not been made"
-    )
+    assert empty.explain() == ("0/2 replicas are up; worker-0, worker-1: its pod has not been made")
     assert {replica.waiting.cause for replica in empty.waiting} == {Cause.NO_POD}
 
 
@@ -356,7 +354,20 @@ def test_an_explanation_names_the_failed_first_and_is_bounded():
     spec = from_manifest(manifest("PyTorchJob", name="t", replicas={"Worker": 8}))
     found = gang(pod("worker-5", "Failed"), pod("worker-7"), spec=spec).explain(most=2)
     assert found == (
-        "1/8 replicas are up; worker-5: Failed, exit code 1 (Error); worker-0: its pod has not been made; 5 more wait"
+        "1/8 replicas are up; worker-5: Failed, exit code 1 (Error); "
+        "worker-0, worker-1 and 4 more: its pod has not been made"
+    )
+
+
+def test_an_explanation_says_once_what_many_wait_for():
+    spec = from_manifest(manifest("PyTorchJob", name="t", replicas={"Worker": 9}))
+    pods = [pod(f"worker-{n}", "Pending", node=None) for n in range(9)]
+    for n, one in enumerate(pods):
+        full = {"type": "PodScheduled", "status": "False", "message": f"node {n % 3} is full"}
+        one["status"]["conditions"] = [full]
+    assert gang(*pods, spec=spec).explain(most=2) == (
+        "0/9 replicas are up; worker-0, worker-3 and 1 more: it has no node: node 0 is full; "
+        "worker-1, worker-4 and 1 more: it has no node: node 1 is full; 3 more wait"
     )
 
 

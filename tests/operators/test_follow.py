@@ -201,6 +201,25 @@ def test_b09_a_warning_that_repeats_is_told_once():
     assert sum("Warning of the cluster" in line for line in cluster.lines) == 1
 
 
+def test_a_gang_without_room_is_told_once_whoever_repeats_it():
+    full = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    pods = [pod("master-0", "Pending"), pod("worker-0", "Pending")]
+    for one in pods:
+        one["spec"].clear()
+        one["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": full}]
+    warnings = [
+        {"type": "Warning", "reason": "FailedScheduling", "message": full},
+        {"type": "Warning", "reason": "Unschedulable", "message": f"Error pod t-worker-0: {full}"},
+        {"type": "Warning", "reason": "FailedMount", "message": "no volume"},
+    ]
+    cluster = Cluster()
+    cluster.look(1, pods, warnings)
+    assert cluster.lines == [
+        f"0/2 replicas are up; master-0, worker-0: it has no node: {full}",
+        "Warning of the cluster: FailedMount: no volume",
+    ]
+
+
 def test_a_job_without_pods_is_touched_once_after_a_while():
     cluster = Cluster()
     nudges = [second for second in range(60) if cluster.look(second).nudge]
