@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CREDENTIALS = ("in_cluster", "kube_config_path", "kube_config", "cluster_context")
+_TYPES = ("kubernetes", "kftrain")
 
 
 class TrainingJobHook(BaseHook):
@@ -110,18 +111,37 @@ class TrainingJobHook(BaseHook):
         :param anew: read the connection again
         """
         from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
-        from airflow.sdk.exceptions import AirflowNotFoundException
 
         if self._extras is None or anew:
-            try:
-                self._extras = await AsyncKubernetesHook(conn_id=self.kubernetes_conn_id).get_conn_extras()
-            except AirflowNotFoundException:
-                raise InvalidInput(
-                    "kubernetes_conn_id",
-                    self.kubernetes_conn_id,
-                    "there is no such connection; create it (type kubernetes), or name one that exists",
-                ) from None
+            self._extras = await self._read_connection()
         return AsyncKubernetesHook(conn_id=self.kubernetes_conn_id, connection_extras=self._extras)
+
+    async def _read_connection(self) -> dict[str, Any]:
+        """The connection's fields.
+
+        :raises InvalidInput: there is none of that name, or it leads to something else than a cluster
+        """
+        from airflow.providers.common.compat.connection import get_async_connection
+        from airflow.sdk.exceptions import AirflowNotFoundException
+
+        try:
+            connection = await get_async_connection(self.kubernetes_conn_id)
+        except AirflowNotFoundException:
+            if self.kubernetes_conn_id == self.default_conn_name:
+                return {}
+            raise InvalidInput(
+                "kubernetes_conn_id",
+                self.kubernetes_conn_id,
+                "there is no such connection; create it (type kubernetes), or name one that exists",
+            ) from None
+        if connection.conn_type and connection.conn_type not in _TYPES:
+            raise InvalidInput(
+                "kubernetes_conn_id",
+                self.kubernetes_conn_id,
+                f"the connection is of the type {connection.conn_type}; name one of the type kubernetes",
+            )
+        extras: dict[str, Any] = connection.extra_dejson
+        return extras
 
 
 def run_in_loop(main: Callable[[], Awaitable[T]]) -> T:

@@ -35,6 +35,15 @@ async def test_a_kubeconfig_may_be_a_file_or_the_connections_own(kubeconfig, mon
         assert "default" in await asyncio.to_thread(hook.run, names)
 
 
+async def test_a_connection_to_something_else_is_not_taken_for_the_environments_cluster(
+    kubeconfig, monkeypatch
+):
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    monkeypatch.setenv("AIRFLOW_CONN_WEB", json.dumps({"conn_type": "http", "host": "example.com"}))
+    with pytest.raises(InvalidInput, match=r"kubernetes_conn_id: 'web' .*of the type http; .*kubernetes"):
+        await asyncio.to_thread(TrainingJobHook("web").run, names)
+
+
 async def test_run_works_inside_a_loop_and_outside(kubeconfig, monkeypatch):
     hook = connect(monkeypatch, "c", kube_config_path=str(kubeconfig))
 
