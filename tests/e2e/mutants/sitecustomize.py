@@ -24,7 +24,7 @@ def without_state_check(module: Any) -> None:
     module.TrainingJobTrigger._task_state = believed
 
 
-def without_ownership_token(module: Any) -> None:
+def decide_without_tokens(module: Any) -> None:
     """Any job that a label search finds counts as this try's own."""
     decide = module.decide
 
@@ -36,9 +36,26 @@ def without_ownership_token(module: Any) -> None:
     module.decide = trusting
 
 
-MUTANTS: dict[str, tuple[str, Callable[[Any], None]]] = {
-    "state-check": ("airflow_kftrain.triggers.training_job", without_state_check),
-    "ownership-token": ("airflow_kftrain.jobs.tries", without_ownership_token),
+def read_without_tokens(module: Any) -> None:
+    """A job that is read again is taken for whose it was thought to be."""
+    read_owned = module.read_owned
+
+    async def trusting(
+        cluster: Any, resource: Any, name: str, namespace: str, *, uid: Any, owner: Any
+    ) -> Any:
+        job = await cluster.get(resource, name, namespace)
+        found = module.token(job)
+        return await read_owned(cluster, resource, name, namespace, uid=uid, owner=found)
+
+    module.read_owned = trusting
+
+
+MUTANTS: dict[str, dict[str, Callable[[Any], None]]] = {
+    "state-check": {"airflow_kftrain.triggers.training_job": without_state_check},
+    "ownership-token": {
+        "airflow_kftrain.jobs.tries": decide_without_tokens,
+        "airflow_kftrain.cluster.ownership": read_without_tokens,
+    },
 }
 
 
@@ -66,4 +83,5 @@ class _Mutating(importlib.abc.MetaPathFinder):
 
 
 if mutant := os.environ.get("KFTRAIN_MUTANT"):
-    sys.meta_path.insert(0, _Mutating(*MUTANTS[mutant]))
+    for module_name, guard in MUTANTS[mutant].items():
+        sys.meta_path.insert(0, _Mutating(module_name, guard))
