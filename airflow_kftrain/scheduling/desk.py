@@ -203,10 +203,11 @@ class Desk:
         return [int(index) for index in left[:limit]]
 
     def unserved(self, limit: int) -> list[int]:
-        """Gangs that neither start nor have a reservation, in order, those too large for the partition included."""
+        """Gangs that do not start, reserved or not, in order, those too large for the partition included."""
         looked = self.order[: self.looked]
-        left = looked[~self.settled[looked] & (self.queue.not_before[looked] <= self.book.now)]
-        return [int(index) for index in left[:limit]]
+        asks = looked[self.queue.not_before[looked] <= self.book.now]
+        left = (int(i) for i in asks if int(i) not in self.started)
+        return [i for i in itertools.islice(left, limit) if self.queue.requests[i].id not in self.claimed]
 
     def blocked(self, limit: int) -> list[int]:
         """Able gangs that do not start, reserved or not, in order."""

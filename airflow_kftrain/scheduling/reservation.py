@@ -39,7 +39,7 @@ class Reservation:
     :param id: its name
     :param partition: where
     :param amount: what is held
-    :param start: wall time of the first occurrence, naive; it is meant in ``zone``, never in the host's
+    :param start: wall time of the first occurrence in whole seconds, naive: meant in ``zone``, never in the host's
     :param zone: IANA name
     :param duration: elapsed seconds of each occurrence
     :param rrule: RFC 5545 recurrence (``FREQ=DAILY;BYHOUR=2``), hourly at most; empty for one occurrence
@@ -64,6 +64,7 @@ class Reservation:
             raise InvalidInput(
                 "reservation.start", self.start, "give wall time without an offset; zone says where"
             )
+        object.__setattr__(self, "start", self.start.replace(microsecond=0))
         if not 0 < self.duration < float("inf"):
             raise InvalidInput("reservation.duration", self.duration, "give a positive number of seconds")
         if self.lead < 0:

@@ -501,6 +501,13 @@ def test_a_lender_serves_its_own_queue_first() -> None:
     assert "g" not in starts(plan(snapshot(*two(), queue=queue, running=[busy, a_busy])))
 
 
+def test_of_two_equal_gangs_the_first_gets_the_loan_though_it_has_a_reservation() -> None:
+    busy = running(request("busy", 2, HOUR, partition="a"), ("all", 1))
+    queue = [request(name, 4, HOUR, partition="a", submitted=at) for name, at in (("one", 1.0), ("two", 2.0))]
+    made = plan(snapshot(*two(), now=10.0, queue=queue, running=[busy]))
+    assert [(s.request, s.partition) for s in made.starts] == [("one", "b")]
+
+
 def test_a_loan_is_taken_back_for_the_lenders_own_work() -> None:
     loan = running(
         request("loan", 6, 50 * HOUR, partition="a", resumable=True, preemptible=True),
