@@ -37,7 +37,7 @@ def service_key(queue: Queue, now: float, shares: Mapping[str, float], settings:
     """
     expected = np.maximum(queue.expected, SHORTEST)
     key: Floats = np.log(queue.gpus * expected) - queue.priority
-    key -= settings.ageing * np.log1p(np.maximum(now - queue.submitted, 0.0) / expected)
+    key -= settings.ageing * np.log1p(waited(queue, now) / expected)
     if settings.share_weight and any(use != 1.0 for use in shares.values()):
         use = np.fromiter((shares.get(request.share, 1.0) for request in queue.requests), float, len(queue))
         key += settings.share_weight * np.log(np.maximum(use, 1e-3))
@@ -46,6 +46,12 @@ def service_key(queue: Queue, now: float, shares: Mapping[str, float], settings:
         key += np.minimum(slack, settings.slack_most)
         key -= np.log(settings.late_floor + in_time(queue, now))
     return key
+
+
+def waited(queue: Queue, now: float) -> Floats:
+    """Seconds that each gang has waited since it was submitted, without the work it has done meanwhile."""
+    spent: Floats = np.maximum(now - queue.submitted - queue.attained, 0.0)
+    return spent
 
 
 def in_time(queue: Queue, now: float) -> Floats:
@@ -62,7 +68,7 @@ def in_time(queue: Queue, now: float) -> Floats:
 def ranks(queue: Queue, now: float, claimed: frozenset[str], settings: PlannerSettings) -> NDArray[np.int64]:
     """The class of each gang; shape (n,)."""
     rank = np.where(queue.least, Rank.BACKFILL_RUN, Rank.PLAIN)
-    rank[now - queue.submitted >= settings.guard] = Rank.GUARDED
+    rank[waited(queue, now) >= settings.guard] = Rank.GUARDED
     if claimed:
         rank[[n for n, request in enumerate(queue.requests) if request.id in claimed]] = Rank.CLAIMED
     return rank.astype(np.int64)

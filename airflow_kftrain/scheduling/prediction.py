@@ -10,6 +10,7 @@ from airflow_kftrain.scheduling.calendar import Floats
 from airflow_kftrain.scheduling.model import Phase, Running
 
 SOONEST = 60.0  # an overdue gang is not expected to end within a minute just because it is overdue
+OVERDUE = 1.5
 _LEVELS = np.array([1.0, 0.9, 0.5, 0.2, 0.1])  # chance to run longer than: almost nothing, p10, p50, p80, p90
 _TAIL = (0.5, 20.0)  # bounds of the exponent of the power law beyond the p90
 
@@ -57,19 +58,34 @@ def _reached(chance: Floats, logs: Floats, exponent: Floats) -> Floats:
 
 
 def expected_ends(running: Sequence[Running], now: float) -> Floats:
-    """Predicted end of each gang, after ``now``; shape (n,).
+    """When each gang's room may be counted on, after ``now``; shape (n,).
 
-    The median of what is left, given what it has run; what progress reports stands over history, as far as it goes.
-    A prediction never ends a gang: it only says when its room may be counted on.
+    The p50 at first; once it is exceeded the p80, then the p90, then one and a half times what it has run (Tsafrir's
+    correction). That is early on purpose: a reservation that is planned early keeps others out in time, and may slip;
+    one that is planned late lets them pass. What progress reports stands over history. A prediction never ends a gang.
     """
     if not running:
         return np.empty(0)
-    begin, p10, p50, p80, p90, ran, speed, cap, fixed = np.array([_row(gang) for gang in running]).T
+    begin, _, p50, p80, p90, ran, speed, cap, fixed = np.array([_row(gang) for gang in running]).T
     lasted = ran + np.maximum(now - begin, 0.0) * speed
-    ends = np.maximum(begin, now) + median_left(p10, p50, p80, p90, lasted) / speed
-    ends = np.where(np.isfinite(fixed), fixed, ends)
+    total = p50
+    for later in (p80, p90):
+        total = np.where(total <= lasted, later, total)
+    total = np.where(total <= lasted, OVERDUE * lasted, total)
+    left = np.maximum(total - lasted, np.where(lasted >= p50, SOONEST, 0.0)) / speed
+    ends = np.where(np.isfinite(fixed), fixed, np.maximum(begin, now) + left)
     surely: Floats = np.maximum(np.minimum(ends, cap), now + 1.0)
     return surely
+
+
+def likely_left(running: Sequence[Running], now: float) -> Floats:
+    """Seconds that each gang still needs: the median of those that have lasted as long; shape (n,)."""
+    if not running:
+        return np.empty(0)
+    begin, p10, p50, p80, p90, ran, speed, _, fixed = np.array([_row(gang) for gang in running]).T
+    lasted = ran + np.maximum(now - begin, 0.0) * speed
+    left: Floats = median_left(p10, p50, p80, p90, lasted) / speed
+    return np.where(np.isfinite(fixed), np.maximum(fixed - now, 0.0), left)
 
 
 def _row(gang: Running) -> tuple[float, ...]:

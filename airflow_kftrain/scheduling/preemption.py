@@ -12,6 +12,7 @@ from airflow_kftrain.scheduling.decisions import Suspend
 from airflow_kftrain.scheduling.desk import Desk
 from airflow_kftrain.scheduling.fit import pack
 from airflow_kftrain.scheduling.model import Costs, Phase, Running
+from airflow_kftrain.scheduling.prediction import likely_left
 from airflow_kftrain.scheduling.reasons import Code, Reason
 from airflow_kftrain.scheduling.settings import PlannerSettings
 
@@ -34,13 +35,15 @@ def lost_work(gang: Running, now: float, costs: Costs) -> float:
 
 
 def may_stop(gang: Running, now: float, settings: PlannerSettings) -> bool:
-    """Whether ``gang`` may be preempted at all: it says so, has run its protected time, and not too often before."""
+    """Whether ``gang`` may be preempted at all: it says so, has run its protected time, was not preempted too
+    often, and has not waited beyond the guard before it started."""
     return (
         gang.request.preemptible
         and gang.phase is not Phase.TERMINATING
         and gang.window is None
         and now - gang.admitted >= settings.protected
         and gang.request.preemptions < settings.preemptions_most
+        and gang.admitted - gang.request.submitted - gang.request.attained < settings.guard
     )
 
 
@@ -135,7 +138,7 @@ def preempt_by_service(desk: Desk) -> None:
     if not may:
         return
     gpus = np.array([max(gang.request.gpus, 1) for gang in book.running])
-    remaining = gpus * (book.ends[: len(gpus)] - book.now)
+    remaining = gpus * likely_left(book.running, book.now)
     lost = {i: lost_work(book.running[i], book.now, desk.snapshot.costs) for i in may}
     for index in desk.blocked(PREEMPTORS):
         request = queue.requests[index]

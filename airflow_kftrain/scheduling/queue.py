@@ -35,6 +35,7 @@ class Queue:
     amounts: Floats
     gpus: Floats
     submitted: Floats
+    attained: Floats
     priority: Floats
     expected: Floats
     soonest: Floats
@@ -83,6 +84,7 @@ def queue_of(requests: list[Request], grid: Grid, costs: Costs) -> Queue:
         amounts=np.ascontiguousarray(table[:, _COLUMNS:]),
         gpus=gpus,
         submitted=submitted,
+        attained=attained,
         priority=np.minimum(priority, grid.partition.highest_priority),
         expected=costs.startup + restart + left / speed,
         soonest=costs.startup + restart + np.maximum(p10 - attained, 0.0) / speed,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.scheduling.history import Finished, History
 from airflow_kftrain.scheduling.model import Estimate, Phase
-from airflow_kftrain.scheduling.prediction import expected_ends, median_left
+from airflow_kftrain.scheduling.prediction import expected_ends, likely_left, median_left
 from airflow_kftrain.scheduling.speedup import SpeedUp, fit
 from tests.support.gangs import HOUR, request, running
 
@@ -146,9 +146,26 @@ SPREAD = Estimate(50.0, 100.0, 200.0, 400.0)
         "which has no end",
     ],
 )
-def test_a_prediction_is_the_median_of_those_that_have_run_as_long(now: float, end: float) -> None:
+def test_what_is_left_is_the_median_of_those_that_have_run_as_long(now: float, end: float) -> None:
     gang = running(request("a", estimate=SPREAD), ("all", 1))
-    assert expected_ends([gang], now)[0] == pytest.approx(end, abs=0.1)
+    assert now + likely_left([gang], now)[0] == pytest.approx(end, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("now", "end"),
+    [(0.0, 100.0), (99.0, 100.0), (100.0, 200.0), (200.0, 400.0), (400.0, 600.0), (1000.0, 1500.0)],
+    ids=[
+        "p50 at first",
+        "until it is exceeded",
+        "then p80",
+        "then p90",
+        "then half as long again",
+        "and again",
+    ],
+)
+def test_its_room_is_counted_on_early_and_corrected_when_that_is_exceeded(now: float, end: float) -> None:
+    gang = running(request("a", estimate=SPREAD), ("all", 1))
+    assert expected_ends([gang], now)[0] == pytest.approx(end)
 
 
 @pytest.mark.parametrize(

@@ -369,6 +369,19 @@ def test_a_gang_is_left_alone(victim: Running, short: Any) -> None:
     assert not of(plan(snapshot(count_level(8), now=HOUR, queue=[short], running=[victim]), SERVICE), Suspend)
 
 
+def test_work_that_was_done_is_no_waiting_and_long_waiting_protects() -> None:
+    worked = request("worked", 4, 200 * HOUR, attained=90 * HOUR, resumable=True)
+    seen = snapshot(
+        count_level(4), now=100 * HOUR, queue=[worked, request("short", 4, HOUR, submitted=100 * HOUR)]
+    )
+    assert starts(plan(seen)) == ["short"], "ten hours of waiting are within the guard"
+    patient = long_running("patient", since=97 * HOUR)
+    seen = snapshot(
+        count_level(8), now=98 * HOUR, queue=[request("s", 4, 600, submitted=98 * HOUR)], running=[patient]
+    )
+    assert not of(plan(seen, SERVICE), Suspend)
+
+
 def test_the_least_lost_work_is_chosen_and_nobody_who_need_not_go() -> None:
     gangs = [long_running("fresh", 4), long_running("stale", 4, checkpointed=None), long_running("small", 2)]
     made = plan(snapshot(count_level(10), now=HOUR, queue=[request("s", 4, 600)], running=gangs), SERVICE)
