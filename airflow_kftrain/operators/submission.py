@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from airflow_kftrain.clock import Clock, SystemClock
 from airflow_kftrain.cluster.client import Cluster
@@ -20,6 +20,9 @@ from airflow_kftrain.jobs.status import JobStatus, State, is_suspended
 from airflow_kftrain.jobs.tries import Adopt, Create, Delete, Refuse, Try, decide
 
 CREATE_ATTEMPTS = 8
+
+Disposal = Literal["deleted", "kept", "gone"]
+"""What became of a job; ``gone``: it was not there any more, or belongs to another try."""
 
 
 def named(spec: TrainingJobSpec, key: TaskKey, token: str, namespace: str) -> TrainingJobSpec:
@@ -111,15 +114,19 @@ class Submission:
 
         return await with_retries(once, clock=self.clock, attempts=CREATE_ATTEMPTS, also=(Conflict,))
 
-    async def dispose(self, name: str, uid: str | None, action: str, *, keep_suspended: bool = False) -> bool:
-        """Do what ``on_finish_action`` says; a job that has not finished ends in any case. Whether it was deleted.
+    async def dispose(
+        self, name: str, uid: str | None, action: str, *, keep_suspended: bool = False
+    ) -> Disposal:
+        """Do what ``on_finish_action`` says; a job that has not finished ends in any case.
 
         :param keep_suspended: leave an unfinished job that is suspended
         """
         job = await read_owned(self.cluster, self.resource, name, self.namespace, uid=uid, owner=self.token)
-        if job is None or _is_kept(job, action, keep_suspended=keep_suspended):
-            return False
-        return await self._delete(name, uid, self.token)
+        if job is None:
+            return "gone"
+        if _is_kept(job, action, keep_suspended=keep_suspended):
+            return "kept"
+        return "deleted" if await self._delete(name, uid, self.token) else "gone"
 
     async def _delete(self, name: str, uid: str | None, owner: str | None) -> bool:
         return await delete_owned(

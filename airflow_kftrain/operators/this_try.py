@@ -12,7 +12,7 @@ from airflow_kftrain.jobs.frameworks import framework
 from airflow_kftrain.jobs.identity import TaskKey
 from airflow_kftrain.jobs.spec import TrainingJobSpec
 from airflow_kftrain.jobs.tries import Phase, Try, remember, tries_from_json, tries_to_json
-from airflow_kftrain.operators.submission import Submission, named
+from airflow_kftrain.operators.submission import Disposal, Submission, named
 from airflow_kftrain.settings import read_settings
 from airflow_kftrain.triggers.events import JobRef
 
@@ -73,7 +73,7 @@ class ThisTry:
         self.remember(Try(self.token, name, Phase.CREATED, uid))
         return JobRef(self._kind, self.namespace, name, uid, self.token)
 
-    def dispose(self, name: str, uid: str | None, action: str, *, keep_suspended: bool = False) -> bool:
+    def dispose(self, name: str, uid: str | None, action: str, *, keep_suspended: bool = False) -> Disposal:
         """Do with the job what ``on_finish_action`` says; see :meth:`.Submission.dispose`."""
         return self._on_cluster(lambda jobs: jobs.dispose(name, uid, action, keep_suspended=keep_suspended))
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from airflow_kftrain.exceptions import Invalid, InvalidInput, KFTrainError, NotFound
+from airflow_kftrain.exceptions import (
+    ApiUnreachable,
+    Invalid,
+    InvalidInput,
+    KFTrainError,
+    NotFound,
+    Unauthorized,
+)
 from airflow_kftrain.jobs.frameworks import Framework, framework
 from airflow_kftrain.jobs.tries import Phase
 from airflow_kftrain.links import JobLink, JobLogsLink, JobPlanLink
@@ -39,6 +46,11 @@ _ENDED = {
     "limit": "was stopped",
     "unreadable": "was lost from sight",
     "error": "was lost from sight",
+}
+
+_ASKED: dict[type[KFTrainError], str] = {
+    ApiUnreachable: "and does the cluster run",
+    Unauthorized: "and are its credentials still valid",
 }
 
 
@@ -232,7 +244,9 @@ class TrainingJobOperator(BaseOperator):
             self._try = self._this_try(context, plan.spec.kind, self.namespace or plan.spec.namespace)
             job = self._try.submit(plan.spec, keep_finished=self.on_finish_action != "delete")
         except KFTrainError as error:
-            raise _in_airflow_words(error) from error
+            # The text says it all; what led to it is five tracebacks long.
+            self.log.debug("This led to the failure", exc_info=True)
+            raise _in_airflow_words(error, self.kubernetes_conn_id) from None
         self.log.info("%s is submitted (uid %s)", job, job.uid)
         self._link(job)
         if self.deferrable:
@@ -263,13 +277,13 @@ class TrainingJobOperator(BaseOperator):
             self._try.end(self.on_finish_action if self.wait_for else "keep", Phase.KILLED)
 
     def _rendered_plan(self, context: Context) -> JobPlan:
-        file = manifest_file(self.manifest)
-        if file is not None:
-            self.manifest = self.render_template(read_manifest(file, self._folders()), context)
         try:
+            file = manifest_file(self.manifest)
+            if file is not None:
+                self.manifest = self.render_template(read_manifest(file, self._folders()), context)
             return self._plan(self._given())
         except InvalidInput as error:
-            raise AirflowFailException(str(error)) from error
+            raise AirflowFailException(str(error)) from None
 
     def _defer(self, job: JobRef, plan: JobPlan) -> NoReturn:
         from airflow_kftrain.triggers.training_job import TrainingJobTrigger
@@ -322,11 +336,12 @@ class TrainingJobOperator(BaseOperator):
         kept = final.end == "limit" and self.on_finish_action == "keep"
         try:
             this_try = self._this_try(context, job.kind, job.namespace)
-            deleted = this_try.dispose(job.name, job.uid, self.on_finish_action, keep_suspended=kept)
+            disposal = this_try.dispose(job.name, job.uid, self.on_finish_action, keep_suspended=kept)
         except (KFTrainError, AirflowException) as error:
             self.log.warning("%s could not be cleaned up: %s", job, error)
         else:
-            self.log.info("%s is %s", job, "deleted" if deleted else "not deleted: it is gone, or kept")
+            if disposal != "gone":
+                self.log.info("%s is %s (on_finish_action=%r)", job, disposal, self.on_finish_action)
 
     def _failure(self, final: FinalEvent) -> AirflowException:
         codes = {
@@ -365,8 +380,10 @@ class TrainingJobOperator(BaseOperator):
         }
 
 
-def _in_airflow_words(error: KFTrainError) -> AirflowException:
+def _in_airflow_words(error: KFTrainError, connection: str) -> AirflowException:
     """The error as Airflow's task runner understands it: what no retry can heal is not retried."""
+    if isinstance(error, ApiUnreachable | Unauthorized):
+        return AirflowException(f"{error} (is the connection {connection!r} right, {_ASKED[type(error)]}?)")
     if isinstance(error, NotFound):
         return AirflowException(
             f"{error} (is the namespace there, and does the cluster know this kind? Install the training operator, "

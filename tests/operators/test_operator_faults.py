@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import traceback
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
@@ -96,6 +98,28 @@ async def test_the_waiting_form_ends_as_the_deferred_one_does(player, task):
         await asyncio.wait_for(working, 20)
     assert task.pushed["return_value"]["replicas"]["worker-0"]["exit_code"] == 3
     assert len(await player.jobs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "last"),
+    [("delete", ["deleted (on_finish_action='delete')"]), ("keep", ["kept (on_finish_action='keep')"])],
+)
+async def test_the_log_says_what_became_of_the_job(player, task, monkeypatch, action, last):
+    training, trigger = await start(task, on_finish_action=action)
+    (job,) = await player.jobs()
+    async with watching(job, task, **options_of(trigger)) as watch:
+        for pod in await player.gang(job, *GANG):
+            await player.becomes(pod, "Succeeded")
+        await player.says(job, "Succeeded=True")
+        event = await watch.event()
+    said = []
+    monkeypatch.setattr(training.log, "info", lambda text, *values: said.append(text % values))
+    await finish(training, task, event)
+    assert said == [f"{event.job} is {text}" for text in last]
+    said.clear()
+    if action == "delete":
+        await finish(training, task, event)
+        assert said == [], "nothing is done to a job that is gone, and nothing is said"
 
 
 async def test_an_exit_code_may_skip_the_task(player, task):
@@ -338,6 +362,22 @@ async def test_b18_a_refusal_for_good_is_one_clear_error_at_once(player, task, p
     with pytest.raises(error, match=rf"POST .*xgboostjobs: {code} {reason}: no such luck"):
         await asyncio.to_thread(operator().execute, task.context)
     assert len(proxy.seen("POST", JOBS)) == 1
+
+
+async def test_b18_a_server_that_is_not_there_is_one_error_without_a_tail(task, monkeypatch):
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    extra = {"kube_config": kubeconfig}
+    monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps({"conn_type": "kubernetes", "extra": extra}))
+    with pytest.raises(AirflowException) as raised:
+        await asyncio.to_thread(operator(kubernetes_conn_id="gone").execute, task.context)
+    assert "127.0.0.1:1" in str(raised.value)
+    assert "is the connection 'gone' right, and does the cluster run?" in str(raised.value)
+    assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1
 
 
 @pytest.mark.parametrize(
