@@ -97,7 +97,8 @@ def _read(trace: str) -> Workload:
 def workload_of(case: Case) -> Workload:
     """The workload of a case, with its deadlines and reports."""
     if case.trace == "recurring":
-        return recurring(case.replica + 1, Recurring(reporting=case.reporting))
+        drawn = recurring(case.replica + 1, Recurring(reporting=case.reporting))
+        return deadlines.MODELS[case.due](drawn, 7 + case.replica) if case.due else drawn
     made = _read(case.trace)
     if case.due:
         made = deadlines.MODELS[case.due](made.map(cut(48 * HOUR)), 7 + case.replica)
