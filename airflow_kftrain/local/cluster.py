@@ -148,7 +148,9 @@ class LocalCluster:
             log.replace(log.with_suffix(".log.1"))
 
     def _why(self, answer: str | None, timeout: float) -> str:
-        what = f"it was not ready within {timeout:g} s" if answer is None else answer or "its process ended"
+        if answer:
+            return f"the local cluster did not start: {answer} (its log is {self._home.log})"
+        what = f"it was not ready within {timeout:g} s" if answer is None else "its process ended"
         return f"the local cluster did not start: {what}\nlast lines of {self._home.log}:\n{self._log_tail()}"
 
     def _log_tail(self) -> str:

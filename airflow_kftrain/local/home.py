@@ -92,9 +92,7 @@ class Home:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.machine.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
-            raise LocalClusterError(
-                f"{self.path} cannot be used ({error.strerror}): give another directory with --home or KFTRAIN_HOME"
-            ) from error
+            raise self._unusable(error) from error
 
     def cluster_id(self) -> str:
         """The cluster's mark; a copy of the directory elsewhere is another cluster."""
@@ -135,11 +133,16 @@ class Home:
             link.unlink()
 
     def daemon_pid(self) -> int | None:
-        """The process id of the daemon that lives; None when there is none."""
+        """The process id of the daemon that lives; None when there is none.
+
+        :raises LocalClusterError: the directory cannot be used
+        """
         try:
             descriptor = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise self._unusable(error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -166,10 +169,21 @@ class Home:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """One ``up``, ``down`` or ``reset`` at a time; another one waits."""
-        descriptor = os.open(self.path / "command.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """One ``up``, ``down`` or ``reset`` at a time; another one waits.
+
+        :raises LocalClusterError: the directory cannot be used
+        """
+        try:
+            descriptor = os.open(self.path / "command.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self._unusable(error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
+
+    def _unusable(self, error: OSError) -> LocalClusterError:
+        return LocalClusterError(
+            f"{self.path} cannot be used ({error.strerror}): give another directory with --home or KFTRAIN_HOME"
+        )

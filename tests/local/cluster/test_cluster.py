@@ -121,6 +121,26 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path):
     assert cluster.local.down()
 
 
+@pytest.mark.parametrize("command", ["up", "status", "down", "reset"])
+def test_a_home_that_is_no_directory_is_one_error_of_every_command(tmp_path: Path, command: str):
+    (tmp_path / "home").touch()
+    with pytest.raises(LocalClusterError, match=r"home cannot be used \(.*\): give another directory"):
+        getattr(LocalCluster(tmp_path / "home"), command)()
+
+
+def test_a_state_that_cannot_be_read_is_one_error_without_a_traceback(tmp_path: Path):
+    state = tmp_path / "home" / "api" / "state.db"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"noise " * 1000)
+    cluster = LocalCluster(tmp_path / "home")
+    with pytest.raises(LocalClusterError, match=r"state\.db cannot be read: .*kftrain local reset") as raised:
+        cluster.up()
+    assert "\n" not in str(raised.value)
+    cluster.reset()
+    assert cluster.up()
+    cluster.reset()
+
+
 def test_the_users_own_kubeconfig_is_not_touched_and_ours_is_private(tmp_path: Path, monkeypatch):
     own_home = tmp_path / "user"
     own_home.mkdir()
