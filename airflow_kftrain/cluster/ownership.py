@@ -135,3 +135,36 @@ async def suspend_owned(
         return True
 
     return await with_retries(once, clock=clock or SystemClock(), attempts=8, also=(Conflict,))
+
+
+async def end_leftovers(
+    cluster: Cluster,
+    resource: Resource,
+    name: str,
+    namespace: str,
+    *,
+    uid: str | None,
+    owner: str | None,
+    clock: Clock | None = None,
+) -> bool:
+    """Have the controller end what still runs of the owner's finished job; whether this call did it.
+
+    Pods that have ended stay, with their logs. A ``cleanPodPolicy`` that ends pods anyway is left as it is.
+    """
+
+    async def once() -> bool:
+        job = await read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
+        if job is None or job["metadata"].get("deletionTimestamp"):
+            return False
+        policy = (job["spec"].get("runPolicy") or {}).get("cleanPodPolicy")
+        if policy not in (None, "None") or not JobStatus.from_object(job).state.final:
+            return False
+        metadata = {"uid": job["metadata"]["uid"], "resourceVersion": job["metadata"]["resourceVersion"]}
+        patch = {"metadata": metadata, "spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
+        try:
+            await cluster.patch(resource, name, patch, namespace)
+        except NotFound:
+            return False
+        return True
+
+    return await with_retries(once, clock=clock or SystemClock(), attempts=8, also=(Conflict,))

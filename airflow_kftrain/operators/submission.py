@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from airflow_kftrain.clock import Clock, SystemClock
 from airflow_kftrain.cluster.client import Cluster
-from airflow_kftrain.cluster.ownership import delete_owned, read_owned, take_over
+from airflow_kftrain.cluster.ownership import delete_owned, end_leftovers, read_owned, take_over
 from airflow_kftrain.cluster.resources import Resource
 from airflow_kftrain.cluster.retry import with_retries
 from airflow_kftrain.exceptions import AlreadyExists, Conflict, InvalidInput, NotFound
@@ -119,12 +119,24 @@ class Submission:
     ) -> Disposal:
         """Do what ``on_finish_action`` says; a job that has not finished ends in any case.
 
+        What still runs of a failed job that ``delete_succeeded`` keeps is ended: the next try needs its room.
+
         :param keep_suspended: leave an unfinished job that is suspended
         """
         job = await read_owned(self.cluster, self.resource, name, self.namespace, uid=uid, owner=self.token)
         if job is None:
             return "gone"
         if _is_kept(job, action, keep_suspended=keep_suspended):
+            if action != "keep":
+                await end_leftovers(
+                    self.cluster,
+                    self.resource,
+                    name,
+                    self.namespace,
+                    uid=uid,
+                    owner=self.token,
+                    clock=self.clock,
+                )
             return "kept"
         return "deleted" if await self._delete(name, uid, self.token) else "gone"
 

@@ -122,6 +122,29 @@ async def test_the_log_says_what_became_of_the_job(player, task, monkeypatch, ac
         assert said == [], "nothing is done to a job that is gone, and nothing is said"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "policy"),
+    [
+        ({}, "Running"),
+        ({"run_policy": {"cleanPodPolicy": "All"}}, "All"),
+        ({"on_finish_action": "keep"}, None),
+    ],
+    ids=["ended", "the job's own policy stays", "kept with its pods"],
+)
+async def test_b01_what_still_runs_of_a_failed_job_does_not_keep_its_gpus(player, task, arguments, policy):
+    training, trigger = await start(task, **arguments)
+    (job,) = await player.jobs()
+    async with watching(job, task, **options_of(trigger)) as watch:
+        pods = await player.gang(job, *GANG)
+        await player.becomes(pods[1], "Failed", exit_code=3)
+        await player.says(job, "Failed=True")
+        event = await watch.event()
+    with pytest.raises(TrainingJobFailed):
+        await finish(training, task, event)
+    (kept,) = await player.jobs()
+    assert (kept["spec"].get("runPolicy") or {}).get("cleanPodPolicy") == policy
+
+
 async def test_an_exit_code_may_skip_the_task(player, task):
     from airflow.sdk.exceptions import AirflowSkipException
 
