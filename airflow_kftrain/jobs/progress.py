@@ -38,13 +38,8 @@ class Progress:
 
     def after(self, line: str) -> Progress:
         """What is known after one more line of output; ``self`` when it is no report, or says nothing new."""
-        if not is_report(line) or len(line) > LONGEST_REPORT:
-            return self
-        try:
-            report = plain.loads(line.strip().removeprefix(MARKER))
-        except ValueError:
-            return self
-        return self.told(report)
+        report = read_report(line)
+        return self if report is None else self.told(report)
 
     def told(self, report: Any) -> Progress:
         """What is known after one more report.
@@ -96,9 +91,15 @@ class Progress:
         return ", ".join(parts) or "nothing reported"
 
 
-def is_report(line: str) -> bool:
-    """Whether a line of output is meant as a report, well-formed or not."""
-    return line.lstrip().startswith(MARKER)
+def read_report(line: str) -> Mapping[str, Any] | None:
+    """What a line of output reports; None when it is no report, or one that cannot be read: then it is mere output."""
+    if not line.lstrip().startswith(MARKER) or len(line) > LONGEST_REPORT:
+        return None
+    try:
+        report = plain.loads(line.strip().removeprefix(MARKER))
+    except ValueError:
+        return None
+    return report if isinstance(report, Mapping) else None
 
 
 def _number(value: Any, known: float | None, *, largest: float = math.inf) -> float | None:

@@ -14,7 +14,7 @@ from airflow_kftrain.cluster.retry import pause_after
 from airflow_kftrain.exceptions import ApiError, ApiUnreachable, BadRequest, Forbidden, NotFound
 from airflow_kftrain.jobs.gang import Replica
 from airflow_kftrain.jobs.lines import Fresh, Line, LineSplitter
-from airflow_kftrain.jobs.progress import Progress, is_report
+from airflow_kftrain.jobs.progress import Progress, read_report
 
 TAIL = 20
 """Last lines of a failed replica that are shown."""
@@ -187,8 +187,9 @@ class ReplicaLogs:
     def _take(self, stream: _Stream, line: Line) -> None:
         if not stream.fresh.is_new(line):
             return
-        if stream.reports and is_report(line.text):
-            progress = self.progress.after(line.text)
+        report = read_report(line.text) if stream.reports else None
+        if report is not None:
+            progress = self.progress.told(report)
             if progress is not self.progress:
                 self.progress = progress
                 self._on_progress()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_kftrain.jobs.progress import MOST_METRICS, Progress, is_report
+from airflow_kftrain.jobs.progress import LONGEST_REPORT, MOST_METRICS, Progress, read_report
 
 KNOWN = Progress(10.0, 60.0, {"loss": 0.5}, "/m", "/c")
 json_values = st.recursive(
@@ -107,6 +107,11 @@ def test_what_is_known_is_bounded():
     assert len(json.dumps(known.to_json())) < (MOST_METRICS + 2) * 1100
 
 
-def test_reports_are_told_from_output():
-    assert is_report('  KFTRAIN {"broken')
-    assert not is_report("the word KFTRAIN")
+@pytest.mark.parametrize(
+    "line",
+    ["the word KFTRAIN", 'KFTRAIN {"broken', "KFTRAIN 3", "KFTRAIN {" + " " * LONGEST_REPORT + "}"],
+    ids=["another line", "broken JSON", "no mapping", "too long"],
+)
+def test_a_line_that_cannot_be_read_as_a_report_is_mere_output(line):
+    assert read_report(line) is None
+    assert read_report('  KFTRAIN {"model": "m"}\n') == {"model": "m"}

@@ -125,6 +125,13 @@ async def test_the_last_lines_of_a_failed_replica_are_shown_whoever_is_chosen(fo
     assert shown == [f"[worker-1] line {number}" for number in range(10, 30)]
 
 
+async def test_a_report_that_cannot_be_read_is_shown_as_it_was_printed(follow, player, requested):
+    async with follow() as watch:
+        master, *_ = await player.gang(requested, *GANG)
+        player.writes(master, b"KFTRAIN {'progressPercentage': 40}\n")
+        await watch.said("[master-0] KFTRAIN {'progressPercentage': 40}")
+
+
 async def test_progress_is_told_and_kept_on_the_job(follow, player, requested):
     async with follow() as watch:
         master, *_ = await player.gang(requested, *GANG)
