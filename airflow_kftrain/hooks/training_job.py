@@ -150,9 +150,15 @@ def run_in_loop(main: Callable[[], Awaitable[T]]) -> T:
     async def awaited() -> T:
         return await main()
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _in_loop():
         return asyncio.run(awaited())
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(asyncio.run, awaited()).result()
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -106,3 +106,12 @@ async def test_credentials_that_expire_are_read_anew(kubeconfig, monkeypatch, tm
         config["users"][0]["user"]["token"] = token
         path.write_text(yaml.safe_dump(config))
         assert "default" in await names(cluster)
+
+
+def test_an_error_on_a_worker_has_no_other_error_above_it():
+    async def fails():
+        raise ValueError
+
+    with pytest.raises(ValueError) as raised:
+        run_in_loop(fails)
+    assert raised.value.__context__ is None
