@@ -115,7 +115,7 @@ class World:
         times += [request.submitted for request in coming[:1]]
         times += [claim.expires for claim in self.claims.values()]
         for window in self.windows:
-            times += [window.start - max(window.lead, TERMINATION), window.start, window.end]
+            times += [window.start - max(window.lead, TERMINATION + 30.0), window.start, window.end]
         if any(gang.request.elastic for gang in self.running.values()) or self.suspended:
             times.append(self.now + self.settings.rescale_every)
         ahead = [t for t in times if t > self.now]
