@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from airflow_kftrain.cluster.client import Cluster
-from airflow_kftrain.cluster.resources import NODES
-from tests.controlplane.conftest import GANG_NAMESPACES
+from airflow_kftrain.cluster.resources import NODES, PYTORCHJOBS, TFJOBS, XGBOOSTJOBS
+from tests.controlplane.conftest import GANG_NAMESPACES, PLAIN_NAMESPACES
 from tests.controlplane.parts import Part
 from tests.controlplane.rig import PLAYED_NODES, Rig
 from tests.examples.stage import Stage, migrate
@@ -26,6 +26,7 @@ def joined(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     """Two nodes of this machine, the only ones that take pods meanwhile; the directory of their kubelet."""
     home = tmp_path_factory.mktemp("joined")
     (home / "images.toml").write_text(interpreters.images())
+    asyncio.run(clear_jobs(rig, GANG_NAMESPACES[0], PLAIN_NAMESPACES[0]))
     asyncio.run(cordon_played_nodes(rig, cordoned=True))
     command = [
         Path(sys.executable).with_name("kftrain"), "local", "join",
@@ -59,6 +60,15 @@ def stage(rig: Rig, joined: Path, airflow_home: Path, request: pytest.FixtureReq
     connection = json.dumps({"conn_type": "kubernetes", "extra": extra})
     variables = {"AIRFLOW_CONN_KUBERNETES_DEFAULT": connection}
     return Stage(airflow_home, rig.kubeconfig, variables, joined, namespace)
+
+
+async def clear_jobs(rig: Rig, *namespaces: str) -> None:
+    """Delete the jobs that earlier tests left."""
+    async with Cluster.from_kubeconfig(str(rig.kubeconfig)) as cluster:
+        for namespace in namespaces:
+            for kind in (TFJOBS, PYTORCHJOBS, XGBOOSTJOBS):
+                for job in (await cluster.list(kind, namespace)).items:
+                    await cluster.delete(kind, job["metadata"]["name"], namespace)
 
 
 async def cordon_played_nodes(rig: Rig, *, cordoned: bool) -> None:
