@@ -94,7 +94,8 @@ class Audience:
             job = self._job_of(pod)
             if phase == "Pending":
                 await self._set(pod, "Running", {"running": {}})
-            elif phase == "Running" and job and name.endswith(LEADERS) and self.states[job][-1] == "Running":
+            # The watch of pods may be ahead of the watch of jobs.
+            elif phase == "Running" and name.endswith(LEADERS) and self.states.get(job, [""])[-1] == "Running":
                 await self._set(pod, "Succeeded", {"terminated": {"exitCode": 0}})
 
     def _job_of(self, pod):
