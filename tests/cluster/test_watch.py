@@ -262,7 +262,10 @@ async def test_a_late_waiter_reads_its_own_object_once(api: ScriptedApi) -> None
         fetched.append(1)
         return [thing("late", 3)]
 
-    async with client_of(api) as cluster, watches.follow("pods", source(cluster), "uid-early", nothing) as early:
+    async with (
+        client_of(api) as cluster,
+        watches.follow("pods", source(cluster), "uid-early", nothing) as early,
+    ):
         await asyncio.wait_for(early.changed(), 10)
         async with watches.follow("pods", source(cluster), "uid-late", fetch) as late:
             await asyncio.wait_for(late.changed(), 10)

@@ -95,7 +95,9 @@ class Audience:
             if phase == "Pending":
                 await self._set(pod, "Running", {"running": {}})
             # The watch of pods may be ahead of the watch of jobs.
-            elif phase == "Running" and name.endswith(LEADERS) and self.states.get(job, [""])[-1] == "Running":
+            elif (
+                phase == "Running" and name.endswith(LEADERS) and self.states.get(job, [""])[-1] == "Running"
+            ):
                 await self._set(pod, "Succeeded", {"terminated": {"exitCode": 0}})
 
     def _job_of(self, pod):
