@@ -6,7 +6,8 @@ and none ever hits a job that has passed to another owner or a new job of the sa
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from airflow_kftrain.clock import Clock, SystemClock
 from airflow_kftrain.cluster.client import Cluster
@@ -15,6 +16,8 @@ from airflow_kftrain.cluster.retry import with_retries
 from airflow_kftrain.exceptions import Conflict, NotFound
 from airflow_kftrain.jobs.identity import HOLD, TI, token
 from airflow_kftrain.jobs.status import JobStatus
+
+T = TypeVar("T")
 
 
 async def read_owned(
@@ -52,26 +55,23 @@ async def delete_owned(
     :raises ApiError: the API refuses for good
     """
 
-    async def once() -> bool:
-        job = await read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
-        if job is None or (unfinished_only and JobStatus.from_object(job).state.final):
+    async def delete(job: dict[str, Any]) -> bool:
+        if unfinished_only and JobStatus.from_object(job).state.final:
             return False
-        if job["metadata"].get("deletionTimestamp"):
-            return False
-        try:
-            await cluster.delete(
-                resource,
-                name,
-                namespace,
-                uid=job["metadata"]["uid"],
-                resource_version=job["metadata"]["resourceVersion"],
-                propagation_policy="Background",
-            )
-        except NotFound:
-            return False
+        await cluster.delete(
+            resource,
+            name,
+            namespace,
+            uid=job["metadata"]["uid"],
+            resource_version=job["metadata"]["resourceVersion"],
+            propagation_policy="Background",
+        )
         return True
 
-    return await with_retries(once, clock=clock or SystemClock(), attempts=8, also=(Conflict,))
+    def read() -> Coroutine[Any, Any, dict[str, Any] | None]:
+        return read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
+
+    return await _while_owned(read, delete, clock) or False
 
 
 async def take_over(
@@ -88,22 +88,12 @@ async def take_over(
 ) -> dict[str, Any] | None:
     """Make ``new_owner`` the owner of an unfinished job of ``owner``; the job, or None when there is none to take."""
 
-    async def once() -> dict[str, Any] | None:
-        job = await read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
-        if job is None or job["metadata"].get("deletionTimestamp") or JobStatus.from_object(job).state.final:
+    def change(job: dict[str, Any]) -> dict[str, Any] | None:
+        if JobStatus.from_object(job).state.final:
             return None
-        metadata = {
-            "resourceVersion": job["metadata"]["resourceVersion"],
-            "uid": job["metadata"]["uid"],
-            "annotations": {TI: new_owner},
-            "labels": {"try_number": str(try_number)},
-        }
-        try:
-            return await cluster.patch(resource, name, {"metadata": metadata}, namespace)
-        except NotFound:
-            return None
+        return {"metadata": {"annotations": {TI: new_owner}, "labels": {"try_number": str(try_number)}}}
 
-    return await with_retries(once, clock=clock or SystemClock(), attempts=8, also=(Conflict,))
+    return await _patch_owned(cluster, resource, name, namespace, change, uid=uid, owner=owner, clock=clock)
 
 
 async def suspend_owned(
@@ -118,23 +108,15 @@ async def suspend_owned(
 ) -> bool:
     """End the job's pods and keep the job, while it is the owner's and unfinished; whether this call did it."""
 
-    async def once() -> bool:
-        job = await read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
-        if job is None or job["metadata"].get("deletionTimestamp") or JobStatus.from_object(job).state.final:
-            return False
-        metadata = {
-            "uid": job["metadata"]["uid"],
-            "resourceVersion": job["metadata"]["resourceVersion"],
-            "annotations": {HOLD: "user"},
-        }
-        patch = {"metadata": metadata, "spec": {"runPolicy": {"suspend": True}}}
-        try:
-            await cluster.patch(resource, name, patch, namespace)
-        except NotFound:
-            return False
-        return True
+    def change(job: dict[str, Any]) -> dict[str, Any] | None:
+        if JobStatus.from_object(job).state.final:
+            return None
+        return {"metadata": {"annotations": {HOLD: "user"}}, "spec": {"runPolicy": {"suspend": True}}}
 
-    return await with_retries(once, clock=clock or SystemClock(), attempts=8, also=(Conflict,))
+    patched = await _patch_owned(
+        cluster, resource, name, namespace, change, uid=uid, owner=owner, clock=clock
+    )
+    return patched is not None
 
 
 async def end_leftovers(
@@ -152,19 +134,62 @@ async def end_leftovers(
     Pods that have ended stay, with their logs. A ``cleanPodPolicy`` that ends pods anyway is left as it is.
     """
 
-    async def once() -> bool:
-        job = await read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
-        if job is None or job["metadata"].get("deletionTimestamp"):
-            return False
+    def change(job: dict[str, Any]) -> dict[str, Any] | None:
         policy = (job["spec"].get("runPolicy") or {}).get("cleanPodPolicy")
         if policy not in (None, "None") or not JobStatus.from_object(job).state.final:
-            return False
-        metadata = {"uid": job["metadata"]["uid"], "resourceVersion": job["metadata"]["resourceVersion"]}
-        patch = {"metadata": metadata, "spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
+            return None
+        return {"metadata": {}, "spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
+
+    patched = await _patch_owned(
+        cluster, resource, name, namespace, change, uid=uid, owner=owner, clock=clock
+    )
+    return patched is not None
+
+
+async def _patch_owned(
+    cluster: Cluster,
+    resource: Resource,
+    name: str,
+    namespace: str,
+    change: Callable[[dict[str, Any]], dict[str, Any] | None],
+    *,
+    uid: str | None,
+    owner: str | None,
+    clock: Clock | None,
+) -> dict[str, Any] | None:
+    """Patch the job as ``change`` says, bound to what it saw; the job as stored, None where there was nothing to do.
+
+    :param change: from the job to a merge patch, or None
+    """
+
+    async def patch(job: dict[str, Any]) -> dict[str, Any] | None:
+        wanted = change(job)
+        if wanted is None:
+            return None
+        seen = {key: job["metadata"][key] for key in ("uid", "resourceVersion")}
+        bound = {**wanted, "metadata": {**wanted["metadata"], **seen}}
+        return await cluster.patch(resource, name, bound, namespace)
+
+    def read() -> Coroutine[Any, Any, dict[str, Any] | None]:
+        return read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
+
+    return await _while_owned(read, patch, clock)
+
+
+async def _while_owned(
+    read: Callable[[], Coroutine[Any, Any, dict[str, Any] | None]],
+    act: Callable[[dict[str, Any]], Coroutine[Any, Any, T | None]],
+    clock: Clock | None,
+) -> T | None:
+    """Read the job and act on it, again after each 409; None when it is no longer the owner's, or going already."""
+
+    async def once() -> T | None:
+        job = await read()
+        if job is None or job["metadata"].get("deletionTimestamp"):
+            return None
         try:
-            await cluster.patch(resource, name, patch, namespace)
+            return await act(job)
         except NotFound:
-            return False
-        return True
+            return None
 
     return await with_retries(once, clock=clock or SystemClock(), attempts=8, also=(Conflict,))
