@@ -126,17 +126,17 @@ def _read(kind: Framework, given: dict[str, Any]) -> TrainingJobSpec:
             raise UnknownField(name, given[name], known[:-1])
     metadata = _read_metadata(given.get("metadata") or {})
     spec = read_mapping(given.get("spec"), "spec")
-    replicas = _read_replicas(kind, spec.pop(kind.replica_specs_field, None))
-    run_policy = read_record(RunPolicy, spec.pop("runPolicy", None) or {}, "spec.runPolicy")
+    replicas, run_policy = spec.pop(kind.replica_specs_field, None), spec.pop("runPolicy", None)
+    options = _read_options(kind, spec)  # first: a misspelt name is not a missing one
     return TrainingJobSpec(
         kind=kind.kind,
-        replicas=replicas,
+        replicas=_read_replicas(kind, replicas),
         name=_name(metadata),
         namespace=metadata.namespace,
         labels=metadata.labels or {},
         annotations=metadata.annotations or {},
-        run_policy=run_policy,
-        options=_read_options(kind, spec),
+        run_policy=read_record(RunPolicy, run_policy or {}, "spec.runPolicy"),
+        options=options,
         finalizers=metadata.finalizers or (),
         owner_references=metadata.owner_references or (),
     )

@@ -120,8 +120,7 @@ FAULTS = {
     ),
     "no replicas": (_put(("spec", "xgbReplicaSpecs"), {}), XGB, {}, "at least one"),
     "another kind's replicas": (
-        lambda job: job["spec"].update(tfReplicaSpecs=job["spec"].pop("xgbReplicaSpecs")), XGB, None,
-        "at least one",
+        lambda job: job.update(spec={"tfReplicaSpecs": {}}), "spec.tfReplicaSpecs", {}, "only TFJob has it",
     ),
     "no container of the required name": (
         _put((*CONTAINER, "name"), "main"), f"{XGB}.Worker.template.spec.containers", ["main"], "named 'xgboost'",
@@ -177,6 +176,11 @@ FAULTS = {
         _put(("spec", "elasticPolicy"), {}), "spec.elasticPolicy", {}, "only PyTorchJob has it",
     ),
     "a misspelt field": (_put(("spec", "runPolcy"), {}), "spec.runPolcy", {}, "did you mean runPolicy"),
+    "no replicas at all": (lambda job: job.update(spec={}), XGB, None, "at least one"),
+    "a misspelt name of the replica specs": (
+        lambda job: job.update(spec={"xgbReplicaSpec": {}}),
+        "spec.xgbReplicaSpec", {}, "did you mean xgbReplicaSpecs",
+    ),
     "a misspelt field of the run policy": (
         _put(("spec", "runPolicy"), {"backofLimit": 3}), "spec.runPolicy.backofLimit", 3,
         "did you mean backoffLimit",
