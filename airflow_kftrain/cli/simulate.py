@@ -26,7 +26,8 @@ def simulate(
     trace: Annotated[
         str,
         typer.Argument(
-            help="A CSV file (.csv, .csv.gz), a sample's name, or recurring[:SEED] for generated DAGs."
+            help="A CSV file (.csv, .csv.gz), a sample (itp-day, philly-half-day), or recurring[:SEED] for "
+            "generated DAGs."
         ),
     ],
     policy: Annotated[list[str] | None, typer.Option(help=_POLICY_HELP)] = None,
@@ -68,8 +69,8 @@ def simulate(
             label = f"{run.policy} @ {gpus}"
             rows[label], runs[name, label], least[label] = metrics.measure(run), run, bound
     title = f"{workload.name}: {len(workload.jobs)} jobs over {workload.span / 86400:.1f} days"
-    console.print(report.summary_table(rows, least, title))
-    console.print(report.class_table(rows))
+    console.print(*report.summary_tables(rows, least, title, console.width), sep="\n")
+    console.print(*report.class_tables(rows, console.width), sep="\n")
     first = policy[0] if policy else _DEFAULT_POLICIES[0]
     for (name, _), run in runs.items():
         console.print()
@@ -88,7 +89,14 @@ def _workload(trace: str, seed: int, days: float) -> Workload:
         if given and not given.isdecimal():
             raise InvalidInput("trace", trace, "the seed after recurring: is a whole number")
         return generator.recurring(int(given or seed), generator.Recurring(days=days))
-    return traces.sample(trace) if trace in traces.samples() else traces.read_trace(trace)
+    if trace in traces.samples():
+        return traces.sample(trace)
+    if not Path(trace).exists():
+        others = ", ".join(traces.samples())
+        raise InvalidInput(
+            "trace", trace, f"there is no such file; give a CSV file, recurring, or one of {others}"
+        )
+    return traces.read_trace(trace)
 
 
 def _capacities(given: list[int] | None, more: int, usual: int, per_node: int) -> list[int]:

@@ -23,24 +23,56 @@ def percent(share: float) -> str:
     return "–" if math.isnan(share) else f"{100 * share:.1f}"
 
 
-#: Columns of :func:`summary_table` that are left out when they say nothing in any row.
+#: Characters of a line that a column takes beside its text.
+_BORDER = 3
+#: Columns of :func:`summary_tables` that are left out when they say nothing in any row.
 _OPTIONAL = {"due met %", "preempted", "rescaled", "lost GPU-h", "ETA in p10-90 %"}
 
 
-def summary_table(rows: Mapping[str, Metrics], bound: Mapping[str, float], title: str) -> Table:
-    """One row a run: the averages, with the longest wait beside them."""
+def summary_tables(
+    rows: Mapping[str, Metrics], bound: Mapping[str, float], title: str, width: float = math.inf
+) -> list[Table]:
+    """One row a run: the averages, with the longest wait beside them.
+
+    :param width: characters of a line; the columns that are beyond it stand in further tables
+    """
     cells = {name: _cells(m, bound.get(name, math.nan)) for name, m in rows.items()}
-    table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False)
-    table.add_column("run")
     shown = [
         column
         for column in next(iter(cells.values()))
         if column not in _OPTIONAL or any(row[column] not in ("–", "0") for row in cells.values())
     ]
-    for column in shown:
+    return _runs_tables(title, cells, shown, width)
+
+
+def _runs_tables(
+    title: str, cells: Mapping[str, Mapping[str, str]], columns: Sequence[str], width: float
+) -> list[Table]:
+    taken = {column: max(len(column), *(len(row[column]) for row in cells.values())) for column in columns}
+    parts = _side_by_side(taken, width - max(map(len, cells)) - _BORDER)
+    return [_runs_table(title if part is parts[0] else None, cells, part) for part in parts]
+
+
+def _side_by_side(taken: Mapping[str, int], width: float) -> list[list[str]]:
+    """Columns in as many groups as it needs for none to be wider than ``width``, unless a column alone is."""
+    groups: list[list[str]] = []
+    left = 0.0
+    for column, needed in taken.items():
+        left -= needed + _BORDER
+        if not groups or left < 0:
+            groups.append([])
+            left = width - needed - _BORDER
+        groups[-1].append(column)
+    return groups
+
+
+def _runs_table(title: str | None, cells: Mapping[str, Mapping[str, str]], columns: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold", pad_edge=False)
+    table.add_column("run")
+    for column in columns:
         table.add_column(column, justify="right")
     for name, row in cells.items():
-        table.add_row(name, *(row[column] for column in shown))
+        table.add_row(name, *(row[column] for column in columns))
     return table
 
 
@@ -66,23 +98,16 @@ def _cells(m: Metrics, bound: float) -> dict[str, str]:
     }
 
 
-def class_table(rows: Mapping[str, Metrics]) -> Table:
-    """Waits by gang class: mean / p99 / longest, hours."""
+def class_tables(rows: Mapping[str, Metrics], width: float = math.inf) -> list[Table]:
+    """Waits by gang class: mean / p99 / longest, hours.
+
+    :param width: as in :func:`summary_tables`
+    """
     classes: list[str] = []
     for m in rows.values():
         classes += [name for name in m.wait_by_class if name not in classes]
-    table = Table(
-        title="Wait by gang size in GPUs: mean / p99 / longest, hours",
-        title_justify="left",
-        header_style="bold",
-        pad_edge=False,
-    )
-    table.add_column("run")
-    for name in classes:
-        table.add_column(name, justify="right")
-    for name, m in rows.items():
-        table.add_row(name, *(_waits(m.wait_by_class.get(c)) for c in classes))
-    return table
+    cells = {name: {c: _waits(m.wait_by_class.get(c)) for c in classes} for name, m in rows.items()}
+    return _runs_tables("Wait by gang size in GPUs: mean / p99 / longest, hours", cells, classes, width)
 
 
 def _waits(summary: Summary | None) -> str:
