@@ -75,9 +75,10 @@ def test_make_targets_and_kftrain_commands_in_the_documentation_exist() -> None:
 )
 def test_a_kftrain_command_in_the_documentation_has_help(words: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "airflow_kftrain.cli.app", *words, "--help"],
+        [sys.executable, "-c", "from airflow_kftrain.cli.app import main; main()", *words, "--help"],
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
+    assert "Usage: kftrain" in done.stdout
