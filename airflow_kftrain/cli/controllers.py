@@ -19,6 +19,7 @@ from airflow_kftrain.exceptions import InvalidInput
 app = typer.Typer(
     help="Controllers for TFJob, PyTorchJob and XGBoostJob, for clusters without a training operator.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 

@@ -14,7 +14,7 @@ from airflow_kftrain.exceptions import KFTrainError
 if TYPE_CHECKING:
     from airflow_kftrain.admission.janitor import Janitor, Verdict
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command()
