@@ -124,7 +124,7 @@ class ReplicaLogs:
                 lines = await self._read_tail(replica.pod)
             told[replica.name] = lines
             if lines and not (stream is not None and stream.shown):
-                self._say(f"Last {len(lines)} lines of {replica.name}:")
+                self._say(f"Last lines of {replica.name}:")
                 for line in lines:
                     self._say(f"[{replica.name}] {line}")
         return told
