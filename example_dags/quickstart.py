@@ -116,10 +116,12 @@ def _report(run: dict[str, Any], spent: dict[str, float], total: float, cluster:
         return
     console.print(f"model   {run['scores']['model']}", soft_wrap=True)
     console.print(f"metric  AUC {run['scores']['auc']} on rows that no replica trained on", soft_wrap=True)
+    kftrain = os.path.relpath(Path(sys.executable).with_name("kftrain"))
     console.print(
-        f"try     kftrain local status · kubectl --kubeconfig {cluster.kubeconfig} get pods", soft_wrap=True
+        f"try     {kftrain} local status · kubectl --kubeconfig {cluster.kubeconfig} get nodes,events",
+        soft_wrap=True,
     )
-    console.print("stop    kftrain local down", soft_wrap=True)
+    console.print(f"stop    {kftrain} local down", soft_wrap=True)
 
 
 if __name__ == "__main__":
