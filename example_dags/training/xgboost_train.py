@@ -65,6 +65,10 @@ def _arguments() -> argparse.Namespace:
 
 def _start_tracker(address: str, port: int, world_size: int) -> None:
     tracker = RabitTracker(n_workers=world_size, host_ip=address, port=port, sortby="task", timeout=300)
+    print(
+        "a worker that asks whether the tracker listens makes it warn of a 'worker proxy': harmless",
+        flush=True,
+    )
     tracker.start()
     threading.Thread(target=tracker.wait_for, daemon=True).start()
 
