@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from airflow_kftrain import __version__
 from airflow_kftrain.exceptions import KFTrainError
 
 COMMANDS = {
@@ -57,8 +58,19 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kftrain {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Gang-scheduled distributed training on Kubernetes."""
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 
 import pytest
 
+from airflow_kftrain import __version__
 from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.get_provider_info import get_provider_info
 from airflow_kftrain.links import JobLink, fill
@@ -108,6 +109,15 @@ def test_kftrain_starts_without_airflow():
     )
     assert done.returncode == 0, done.stderr
     assert "janitor" in done.stdout
+
+
+def test_kftrain_tells_its_version(capsys):
+    from airflow_kftrain.cli.app import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"kftrain {__version__}\n"
 
 
 def test_the_janitor_says_where_it_can_run():
