@@ -36,16 +36,18 @@ def simulate(
         typer.Option(help="GPUs; again for more. Without it: enough to be 80 % busy to the end."),
     ] = None,
     more: Annotated[int, typer.Option(help="Also with so many GPUs more than the first capacity.")] = 0,
-    per_node: Annotated[int, typer.Option(help="GPUs of a node; 0 counts GPUs only, without packing.")] = 8,
+    per_node: Annotated[
+        int, typer.Option(help="GPUs of a node; 0 counts GPUs only, without packing.", min=0)
+    ] = 8,
     costs: Annotated[
         bool, typer.Option(help="Count start-up, termination, restart and rescale times.")
     ] = True,
     noise: Annotated[
-        float, typer.Option(help="Log-normal error of the durations that baselines are told.")
+        float, typer.Option(help="Log-normal error of the durations that baselines are told.", min=0)
     ] = 0.0,
     days: Annotated[float, typer.Option(help="Days to generate, for recurring.")] = 7.0,
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 1,
-    gangs: Annotated[int, typer.Option(help="Gangs to draw in text, of the first policy.")] = 8,
+    gangs: Annotated[int, typer.Option(help="Gangs to draw in text, of the first policy.", min=0)] = 8,
     plot: Annotated[Path | None, typer.Option(help="Also write a picture to this file.")] = None,
 ) -> None:
     """Print what each policy makes of a workload, and draw use, queue and gangs over time."""

@@ -70,8 +70,12 @@ class Cluster:
         """
         for name, gpus in capacity.items():
             if gpus <= 0 or gpus % (per_node or 1):
-                of = f"a positive multiple of {per_node}, the GPUs of a node" if per_node else "above zero"
-                raise InvalidInput(f"capacity of {name}", gpus, f"give a number of GPUs {of}")
+                remedy = (
+                    f"give a positive multiple of {per_node}, the GPUs of a node"
+                    if per_node
+                    else "give 1 or more"
+                )
+                raise InvalidInput("capacity" if name == DEFAULT else f"capacity of {name}", gpus, remedy)
         return Cluster(
             tuple((n, (per_node,) * (g // per_node) if per_node else (g,)) for n, g in capacity.items())
         )

@@ -66,7 +66,7 @@ def test_generated_dags(capsys, monkeypatch):
         (("itp_day",), "one of itp-day, philly-half-day"),
         (("itp-day", "--policy", "magic"), "best-effort-fifo"),
         (("itp-day", "--capacity", "8"), "widest gang has 64"),
-        (("itp-day", "--capacity", "100"), "multiple of 8"),
+        (("itp-day", "--capacity", "100"), "capacity: 100 cannot be used: give a positive multiple of 8"),
         (("recurring:x",), "whole number"),
     ],
     ids=[
