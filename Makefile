@@ -23,6 +23,7 @@ setup: $(READY)
 
 $(READY): requirements/constraints.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on PATH: install one, or say make PYTHON=/path/to/python3.12" >&2; exit 2; }
+	@echo "Installing Airflow and what else is needed into $(VENV): 1 GB, some minutes the first time"
 	"$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
