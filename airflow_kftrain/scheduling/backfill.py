@@ -12,14 +12,15 @@ from airflow_kftrain.scheduling.reasons import Code
 
 CHUNK = 256  # gangs tested at once: large enough to amortise a numpy call, small enough to redo after a start
 _STARTED = {int(Rank.CLAIMED): Code.CLAIMED, int(Rank.GUARDED): Code.GUARDED}
-_CLAIMED = int(Rank.CLAIMED)
+_CLAIMED, _GUARDED = int(Rank.CLAIMED), int(Rank.GUARDED)
 
 
 def admit(desk: Desk) -> None:
     """Go through the desk's queue once, in order.
 
     Room is held for gangs that capacity was freed for, whatever happens; for urgent ones within limits, if that lets
-    them meet their deadline; and for the first that is blocked. Behind these only what does not delay them starts.
+    them meet their deadline; and for the first that is blocked, if it has waited beyond the guard, has a priority, or
+    predictions are worth it. Behind these only what does not delay them starts.
     """
     candidates = _looked_at(desk)
     stuck = np.zeros(len(desk.queue), dtype=bool)
@@ -28,7 +29,8 @@ def admit(desk: Desk) -> None:
     while position < len(candidates):
         chunk = candidates[position : position + CHUNK]
         fits = desk.startable(chunk) & ~stuck[chunk]
-        step = _next(desk, chunk, fits, urgent) if reserved else 0
+        holds = not reserved and _may_be_held_for(desk, int(chunk[0]))
+        step = 0 if holds else _next(desk, chunk, fits, urgent)
         if step is None:
             position += len(chunk)
             passed += len(chunk)
@@ -46,8 +48,14 @@ def admit(desk: Desk) -> None:
             desk.reserve(index, Code.RESERVED_CLAIM)
         elif desk.urgent[index] and _may_hold(desk, index, urgent):
             urgent += desk.reserve(index, Code.RESERVED_DEADLINE, latest=desk.latest(index))
-        if not reserved and index not in desk.reserved:
+        if holds and index not in desk.reserved:
             reserved = desk.reserve(index, Code.RESERVED_FIRST_BLOCKED)
+
+
+def _may_be_held_for(desk: Desk, index: int) -> bool:
+    """Whether the first blocked gang gets a reservation: beyond the guard, with a priority, or where predictions are
+    trusted."""
+    return desk.trusted or bool(desk.rank[index] <= _GUARDED or desk.queue.priority[index] > 0)
 
 
 def _next(desk: Desk, chunk: NDArray[np.int64], fits: Bools, urgent: int) -> int | None:

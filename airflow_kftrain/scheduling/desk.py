@@ -34,6 +34,7 @@ class Desk:
     :param order: indices into the queue, first to look at first
     :param settled: which gangs start or have a reservation; shape (n,)
     :param looked: how many of ``order`` were looked at
+    :param trusted: whether room is held for the first blocked gang on the strength of predictions
     :param claimed: ids of gangs that capacity was freed for
     :param earlier: start of each reservation of the last plan, by request
     :param started: indices of gangs that start
@@ -54,6 +55,7 @@ class Desk:
     order: NDArray[np.int64]
     settled: Bools
     able: Bools
+    trusted: bool = True
     looked: int = 0
     decisions: list[Decision] = field(default_factory=list)
     claimed: frozenset[str] = frozenset()

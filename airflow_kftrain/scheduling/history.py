@@ -15,7 +15,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 
 from airflow_kftrain.exceptions import InvalidInput
 from airflow_kftrain.scheduling.model import Estimate
@@ -100,7 +100,7 @@ class History:
         self._narrow, self._broad, self._prior = narrow, broad, prior
         self._levels: dict[tuple[object, ...], _Level] = {}
         self._shift: dict[int, list[float]] = {}
-        self._recent: deque[float] = deque(maxlen=200)
+        self._recent: deque[float] = deque(maxlen=1000)
         self._worth: dict[int, _Worth] = {}
 
     def learn(self, run: Finished) -> None:
@@ -112,7 +112,7 @@ class History:
             raise InvalidInput("run.seconds", run.seconds, "a finished run has a positive length")
         log = math.log(run.seconds)
         guess = self.estimate(run.key, run.gpus, share=run.share, expected=run.expected)
-        self._recent.append(abs(log - math.log(guess.p50)))
+        self._recent.append(min(_FAR, abs(log - math.log(guess.p50))))
         self._recalibrate(run, log, guess)
         self._weigh(run, log)
         for depth, name in enumerate(_names(run.key, run.gpus, run.share)):
@@ -154,8 +154,11 @@ class History:
 
     @property
     def error(self) -> float | None:
-        """Median abs(log(real / predicted)) of the last runs; None before any."""
-        return median(self._recent) if self._recent else None
+        """Mean abs(log(real / predicted)) of the last runs, each 3 at most; None before any.
+
+        A mean: a sweep of equal runs makes the median nothing while the runs beside it are off by a factor of ten.
+        """
+        return fmean(self._recent) if self._recent else None
 
     def _narrowest(self, key: str, gpus: int, share: str) -> tuple[int, tuple[object, ...], _Level | None]:
         names = _names(key, gpus, share)

@@ -399,7 +399,7 @@ class Snapshot:
     :param claims: freed capacity that waits for its gang
     :param reserved: plan reservations of the last plan
     :param shares: use of each share key over its entitlement (1.0 is its fair share), decayed
-    :param prediction_error: median of abs(log(real / predicted)) of recent runs by partition; missing: unknown
+    :param prediction_error: mean of abs(log(real / predicted)) of recent runs by partition; missing: unknown
     :param round_due: whether running gangs may be resized by this plan (the host says so every ``rescale_every``)
     :param costs: what starting, stopping, restarting and resizing take
     """

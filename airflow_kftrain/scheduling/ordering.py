@@ -9,12 +9,13 @@ Equal keys keep the order of submission, then of ids.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from airflow_kftrain.scheduling.calendar import Bools, Floats
+from airflow_kftrain.scheduling.model import Running
 from airflow_kftrain.scheduling.queue import SHORTEST, Queue
 from airflow_kftrain.scheduling.settings import PlannerSettings
 
@@ -65,13 +66,33 @@ def in_time(queue: Queue, now: float) -> Floats:
     return np.where(np.isfinite(queue.deadline), chance, 1.0)
 
 
-def ranks(queue: Queue, now: float, claimed: frozenset[str], settings: PlannerSettings) -> NDArray[np.int64]:
-    """The class of each gang; shape (n,)."""
+def guard_room(running: Sequence[Running], gpus: float, settings: PlannerSettings) -> float:
+    """GPUs that gangs beyond the guard may still take: their share of ``gpus`` without what such gangs hold."""
+    long = (g for g in running if g.admitted - g.request.submitted - g.request.attained >= settings.guard)
+    return settings.guard_share * gpus - sum(gang.request.gpus for gang in long)
+
+
+def ranks(
+    queue: Queue, now: float, claimed: frozenset[str], settings: PlannerSettings, room: float = np.inf
+) -> NDArray[np.int64]:
+    """The class of each gang; shape (n,).
+
+    :param room: GPUs that gangs beyond the guard may take; who has been submitted first goes first as long as there
+        is any, so that a gang of any size gets its turn
+    """
     rank = np.where(queue.least, Rank.BACKFILL_RUN, Rank.PLAIN)
-    rank[waited(queue, now) >= settings.guard] = Rank.GUARDED
+    rank[_guarded(queue, now, room, settings)] = Rank.GUARDED
     if claimed:
         rank[[n for n, request in enumerate(queue.requests) if request.id in claimed]] = Rank.CLAIMED
     return rank.astype(np.int64)
+
+
+def _guarded(queue: Queue, now: float, room: float, settings: PlannerSettings) -> NDArray[np.int64]:
+    long = np.flatnonzero(waited(queue, now) >= settings.guard)
+    found = long[np.lexsort((queue.gpus[long], queue.submitted[long]))]
+    before = np.cumsum(queue.gpus[found]) - queue.gpus[found]
+    chosen: NDArray[np.int64] = found[before < room]
+    return chosen
 
 
 def urgent(queue: Queue, now: float, look_ahead: float) -> Bools:

@@ -19,7 +19,7 @@ from airflow_kftrain.scheduling.fit import grid_of
 from airflow_kftrain.scheduling.forecast import Calibration, Eta, raw_wait
 from airflow_kftrain.scheduling.lending import lend, recall
 from airflow_kftrain.scheduling.model import Partition, Request, Running, Snapshot
-from airflow_kftrain.scheduling.ordering import order, ranks, urgent
+from airflow_kftrain.scheduling.ordering import guard_room, order, ranks, urgent
 from airflow_kftrain.scheduling.preemption import preempt_by_service
 from airflow_kftrain.scheduling.promises import Promises
 from airflow_kftrain.scheduling.queue import Queue, queue_of
@@ -146,10 +146,10 @@ def _desk(
     claimed = frozenset(
         c.beneficiary for c in snapshot.claims if c.partition == partition.name and c.expires > now
     )
-    ahead = look_ahead(
-        snapshot.prediction_error.get(partition.name), settings.look_ahead, settings.error_limit
-    )
-    rank = ranks(queue, now, claimed, settings)
+    error = snapshot.prediction_error.get(partition.name)
+    ahead = look_ahead(error, settings.look_ahead, settings.error_limit)
+    room = guard_room(running, book.gpus(book.usable), settings)
+    rank = ranks(queue, now, claimed, settings, room)
     able = (queue.amounts <= book.usable).all(axis=1) & (queue.not_before <= now)
     return Desk(
         snapshot=snapshot,
@@ -163,6 +163,7 @@ def _desk(
         order=order(queue, rank, now, snapshot.shares, settings),
         settled=np.zeros(len(queue), dtype=bool),
         able=able,
+        trusted=(error or 0.0) < settings.trust_limit,
         claimed=claimed,
         earlier={r.request: r.start for r in snapshot.reserved if r.partition == partition.name},
     )

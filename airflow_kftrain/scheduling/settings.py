@@ -26,6 +26,11 @@ class PlannerSettings:
         a gang that has waited a hundred times its run time counts as 1.6 times shorter: enough to order equals by
         age, too little to turn the order towards first come, first served, which costs averages.
     :param guard: a gang that has waited so long goes first (s). Four days: longer than any wait at normal load.
+    :param guard_share: part of a partition's GPUs that gangs beyond the guard may take by it; the rest of them keeps
+        its place in the plain order. Half: a backlog of days must not turn the whole partition to first come, first
+        served.
+    :param trust_limit: mean abs(log(real / predicted)) from which no room is held for the first blocked gang, unless
+        it has waited beyond the guard or has a priority. 0.5 is a factor of 1.65.
     :param share_weight: exponent of a share key's use over its entitlement in the ordering key.
     :param depth: how many queued gangs of a partition one plan tries to start; the rest is explained as such.
     :param slack_scale: a gang with a deadline counts a factor e longer for each such span (s) of slack it has left, as
@@ -34,7 +39,7 @@ class PlannerSettings:
     :param late_floor: smallest chance to be in time that is counted: late work is 1 / late_floor times longer.
     :param look_ahead: how long before its latest start a gang with a deadline counts as urgent when predictions are
         exact (s).
-    :param error_limit: median abs(log(real / predicted)) from which looking ahead does not pay: look-ahead shrinks
+    :param error_limit: mean abs(log(real / predicted)) from which looking ahead does not pay: look-ahead shrinks
         linearly to nothing there. 0.2 is a factor of 1.22; with twice that, holding loses against plain order.
     :param ladder: how long before its latest start a gang that is not going to be in time gets help (s): a few plans
         and one termination.
@@ -53,6 +58,8 @@ class PlannerSettings:
 
     ageing: float = 0.1
     guard: float = 96 * HOUR
+    guard_share: float = 0.5
+    trust_limit: float = 0.5
     share_weight: float = 0.5
     depth: int = 20_000
     slack_scale: float = HOUR
@@ -77,6 +84,8 @@ class PlannerSettings:
         for name in (
             "ageing",
             "guard",
+            "guard_share",
+            "trust_limit",
             "share_weight",
             "look_ahead",
             "error_limit",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from statistics import median
+from statistics import fmean
 from typing import Protocol
 
 from airflow_kftrain.scheduling.history import Finished, History
@@ -26,7 +26,7 @@ class Predictor(Protocol):
 
     @property
     def error(self) -> float | None:
-        """Median abs(log(real / predicted)) of recent ends; None before any."""
+        """Mean abs(log(real / predicted)) of recent ends; None before any."""
 
 
 class Told:
@@ -38,7 +38,7 @@ class Told:
     def __init__(self, estimates: Estimates | None = None, sigma: float = 0.0) -> None:
         self._estimates = estimates or Exact()
         self._sigma = sigma
-        self._recent: deque[float] = deque(maxlen=200)
+        self._recent: deque[float] = deque(maxlen=1000)
 
     def estimate(self, world: World, job: int) -> Estimate:
         p50 = self._estimates.of(world, job)
@@ -53,7 +53,7 @@ class Told:
 
     @property
     def error(self) -> float | None:
-        return median(self._recent) if self._recent else None
+        return fmean(self._recent) if self._recent else None
 
 
 class Learnt:

@@ -109,6 +109,37 @@ def test_behind_a_reservation_only_what_ends_in_time_or_needs_what_is_left_start
     assert why(made, "too long") is Code.NO_ROOM
 
 
+@pytest.mark.parametrize(
+    ("wide", "held"),
+    [
+        pytest.param({}, False, id="an equal among equals waits for its turn"),
+        pytest.param({"priority": 1}, True, id="a priority is a reason to hold"),
+        pytest.param({"submitted": 0.0}, True, id="so is having waited beyond the guard"),
+    ],
+)
+def test_b22_where_predictions_are_bad_room_is_held_for_a_stated_reason_alone(wide: Any, held: bool) -> None:
+    now = 97 * HOUR
+    busy = running(request("busy", 7, 99 * HOUR, submitted=now - 60), ("all", 1), since=now - 60)
+    gangs = [
+        request("wide", 8, 60, **{"submitted": now - 60, **wide}),
+        request("narrow", 1, 99 * HOUR, submitted=now),
+    ]
+    seen = snapshot(count_level(8), now=now, queue=gangs, running=[busy], prediction_error={"p": 0.9})
+    assert [d.request for d in of(plan(seen), Reserve)] == ["wide"] * held
+
+
+def test_gangs_beyond_the_guard_go_first_on_half_of_the_partition_only() -> None:
+    now = 200 * HOUR
+    old = [request(f"old {n}", 4, 50 * HOUR, submitted=n * HOUR) for n in range(3)]
+    young = [request(f"young {n}", 4, 60, submitted=now) for n in range(2)]
+    seen = snapshot(count_level(8), now=now, queue=old + young)
+    assert starts(plan(seen)) == ["old 0", "young 0"]
+    assert starts(plan(seen, PlannerSettings(guard_share=1.0))) == ["old 0", "old 1"]
+    first = running(old[0], ("all", 1), since=now - 60)
+    seen = snapshot(count_level(8), now=now, queue=old[1:] + young, running=[first])
+    assert starts(plan(seen)) == ["young 0"], "the first one has the half"
+
+
 def test_a_planned_start_that_slips_says_so() -> None:
     busy = running(request("busy", 5, 2 * HOUR), ("all", 1))
     before = Reserved("first", "p", HOUR)
