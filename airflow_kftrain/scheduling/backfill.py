@@ -53,9 +53,11 @@ def admit(desk: Desk) -> None:
 
 
 def _may_be_held_for(desk: Desk, index: int) -> bool:
-    """Whether the first blocked gang gets a reservation: beyond the guard, with a priority, or where predictions are
-    trusted."""
-    return desk.trusted or bool(desk.rank[index] <= _GUARDED or desk.queue.priority[index] > 0)
+    """Whether the first blocked gang gets a reservation: beyond the guard, with a priority or a deadline, or where
+    predictions are trusted."""
+    queue = desk.queue
+    stated = desk.rank[index] <= _GUARDED or queue.priority[index] > 0 or np.isfinite(queue.deadline[index])
+    return desk.trusted or bool(stated)
 
 
 def _next(desk: Desk, chunk: NDArray[np.int64], fits: Bools, urgent: int) -> int | None:

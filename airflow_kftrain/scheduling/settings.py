@@ -30,7 +30,7 @@ class PlannerSettings:
         its place in the plain order. Half: a backlog of days must not turn the whole partition to first come, first
         served.
     :param trust_limit: mean abs(log(real / predicted)) from which no room is held for the first blocked gang, unless
-        it has waited beyond the guard or has a priority. 0.5 is a factor of 1.65.
+        it has waited beyond the guard or has a priority or a deadline. 0.5 is a factor of 1.65.
     :param share_weight: exponent of a share key's use over its entitlement in the ordering key.
     :param depth: how many queued gangs of a partition one plan tries to start; the rest is explained as such.
     :param slack_scale: a gang with a deadline counts a factor e longer for each such span (s) of slack it has left, as

@@ -114,6 +114,7 @@ def test_behind_a_reservation_only_what_ends_in_time_or_needs_what_is_left_start
     [
         pytest.param({}, False, id="an equal among equals waits for its turn"),
         pytest.param({"priority": 1}, True, id="a priority is a reason to hold"),
+        pytest.param({"deadline": 300 * HOUR}, True, id="so is a deadline"),
         pytest.param({"submitted": 0.0}, True, id="so is having waited beyond the guard"),
     ],
 )
