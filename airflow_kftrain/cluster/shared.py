@@ -30,6 +30,9 @@ REMEMBERED = 256
 RELIST_ABOVE = 50
 """So many late followers are served by one list of everything instead of one read each."""
 
+WAKE_AT_ONCE = 100
+"""Followers that a list wakes before the event loop gets its turn: each then works for a fraction of a millisecond."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -170,6 +173,7 @@ class _Feed:
         self._covered: set[Following] = set()
         self._late: set[Following] = set()
         self._trouble: KFTrainError | None = None
+        self._settled = asyncio.Event()  # set while no list is on its way
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching = self._spawn(self._run(COHORT_SECONDS))
         self._serving: asyncio.Task[None] | None = None
@@ -227,7 +231,7 @@ class _Feed:
         ):
             self._trouble = None
             if isinstance(event, Listed):
-                self._dispatch_all(event)
+                await self._dispatch_all(event)
             else:
                 for following in self._followers.get(self._source.route(event.object), ()):
                     following._apply(event)
@@ -237,27 +241,37 @@ class _Feed:
 
     def _on_listing(self) -> None:
         # Who joins while pages come in may have missed its own: it is served by a read of its own.
+        self._settled.clear()
         self._covered = {following for followers in self._followers.values() for following in followers}
         self._late -= self._covered
 
     def _on_trouble(self, error: KFTrainError, failures: int) -> None:
         self._trouble = error if failures else self._trouble
 
-    def _dispatch_all(self, listed: Listed) -> None:
+    async def _dispatch_all(self, listed: Listed) -> None:
         by_key: dict[Hashable, dict[str, Object]] = {}
         for obj in listed.items:
             by_key.setdefault(self._source.route(obj), {})[obj["metadata"]["uid"]] = obj
-        for following in self._covered:
-            following._replace(dict(by_key.get(following.key, {})))
+        for number, following in enumerate(list(self._covered), start=1):
+            if following in self._covered:  # it may have left meanwhile
+                following._replace(dict(by_key.get(following.key, {})))
+            if number % WAKE_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._settled.set()
 
     async def _serve_late(self) -> None:
         await self._clock.sleep(LATE_SECONDS)  # the first list, if one is about to start, serves them all
         while self._late:
+            if len(self._late) <= RELIST_ABOVE:
+                await asyncio.gather(*[self._serve(following) for following in self._late])
+                continue
+            # A list on its way is never cut short: thousands that join one after the other would keep it from ending.
+            await self._settled.wait()
             if len(self._late) > RELIST_ABOVE:
+                self._settled.clear()
                 self._watching.cancel()
                 self._watching = self._spawn(self._run(0.0))
-                return
-            await asyncio.gather(*[self._serve(following) for following in self._late])
+                await self._settled.wait()
 
     async def _serve(self, following: Following) -> None:
         try:

@@ -294,3 +294,31 @@ async def test_a_fault_in_the_feed_reaches_every_waiter(api: ScriptedApi) -> Non
     ):
         with pytest.raises(KeyError):
             await asyncio.wait_for(following.changed(), 10)
+
+
+async def test_thousands_that_join_one_after_the_other_are_served_by_a_few_lists(api: ScriptedApi) -> None:
+    things = [thing(f"t{n}", n + 1) for n in range(2000)]
+    api.lists = [listed(*things, version="5000")]
+    watches = SharedWatches()
+    known: list[str] = []
+
+    async def wait(uid: str) -> None:
+        async with watches.follow("pods", source(cluster), uid, nothing) as following:
+            while not following.objects:
+                await following.changed()
+            known.append(uid)
+            await asyncio.Event().wait()
+
+    async with client_of(api) as cluster:
+        waiters = []
+        for obj in things:
+            waiters.append(asyncio.create_task(wait(obj["metadata"]["uid"])))
+            await asyncio.sleep(0.0005)
+        while len(known) < len(things):
+            await asyncio.wait_for(asyncio.sleep(0.05), 60)
+        for waiter in waiters:
+            waiter.cancel()
+        await asyncio.gather(*waiters, return_exceptions=True)
+    assert sorted(known) == sorted(obj["metadata"]["uid"] for obj in things)
+    # Each list serves all who joined before it began; how many it takes depends on how long one takes here.
+    assert api.list_calls <= 20
