@@ -256,6 +256,8 @@ class TrainingJobOperator(BaseOperator):
     def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
         """From the final event to the task's own end: the outcome, or an exception."""
         final = FinalEvent.of(event)
+        if final.job.owner != str(context["ti"].id):
+            self._follow_own_job(context, final)
         self._link(final.job)
         self._dispose(context, final)
         outcome = dict(final.outcome)
@@ -263,6 +265,20 @@ class TrainingJobOperator(BaseOperator):
             return outcome
         context["ti"].xcom_push(key="return_value", value=outcome or None)
         raise self._failure(final)
+
+    def _follow_own_job(self, context: Context, stray: FinalEvent) -> None:
+        """Wait for this try's own job again, after an event that is another try's.
+
+        Airflow finds the task of an event by the trigger's id, and SQLite gives the id of a deleted trigger to the next
+        one: a trigger that ends while its task is cleared can so resume the new try.
+        """
+        self._try = self._this_try(context, stray.job.kind, stray.job.namespace)
+        own = self._try.own
+        if own is None or own.uid is None:
+            return
+        self.log.warning("The event is about %s, which is another try's: waiting for our own job", stray.job)
+        job = JobRef(stray.job.kind, self._try.namespace, own.name, own.uid, own.token)
+        self._defer(job, self._rendered_plan(context))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Resume; where the trigger timed out or could not run, Airflow asks nobody else to end the job."""

@@ -35,6 +35,7 @@ def main() -> None:
         arguments.model.parent.mkdir(parents=True, exist_ok=True)
         torch.save(model.module.state_dict(), arguments.model)
         report(progressPercentage=100, model=str(arguments.model))
+    dist.barrier()  # rank 0 holds the store that the others still need to leave the group
     dist.destroy_process_group()
 
 

@@ -18,6 +18,7 @@ from airflow_kftrain.jobs.tries import Phase, tries_from_json
 from airflow_kftrain.operators.this_try import STORE_KEY, ThisTry
 from airflow_kftrain.operators.training_job import TrainingJobFailed, TrainingJobOperator
 from airflow_kftrain.operators.xgboost import XGBoostJobOperator
+from airflow_kftrain.triggers.events import FinalEvent, JobRef
 from tests.operators.airflow_side import TaskInstance, watching
 from tests.support.faulty_proxy import dropped, lost_answer, status
 
@@ -304,6 +305,19 @@ async def test_b11_an_object_that_is_gone_when_the_task_resumes_changes_nothing(
         event = await watch.event()
     await player.cluster.delete(XGBOOSTJOBS, job["metadata"]["name"], "default")
     assert (await finish(training, task, event))["state"] == "succeeded"
+
+
+async def test_b10_an_event_about_an_earlier_tries_job_does_not_end_the_new_try(player, task):
+    """Seen on SQLite, which gives the id of a deleted trigger to the next one: an old event resumed the new try."""
+    _, trigger = await start(task)
+    second = task.next_try()
+    resumed, own = await start(second)
+    stray = FinalEvent(JobRef(**trigger.job), "gone", "the job was deleted by somebody else before it ended")
+    with pytest.raises(TaskDeferred) as again:
+        await finish(resumed, second, stray)
+    assert again.value.trigger.job == own.job
+    assert again.value.trigger.job != trigger.job
+    assert [token(job) for job in await player.jobs()] == [second.id]
 
 
 @pytest.mark.parametrize("phase", [Phase.SUBMITTING, Phase.CREATED], ids=["at the POST", "after it"])
