@@ -302,20 +302,25 @@ async def test_thousands_that_join_one_after_the_other_are_served_by_a_few_lists
     watches = SharedWatches()
     known: list[str] = []
 
-    async def wait(uid: str) -> None:
-        async with watches.follow("pods", source(cluster), uid, nothing) as following:
-            while not following.objects:
-                await following.changed()
+    async def wait(obj: dict[str, Any]) -> None:
+        async def fetch(_: Cluster) -> list[dict[str, Any]]:
+            return [obj]
+
+        uid = obj["metadata"]["uid"]
+        async with watches.follow("pods", source(cluster), uid, fetch) as following:
+            while uid not in following.objects:
+                await asyncio.wait_for(following.changed(), 60)
             known.append(uid)
             await asyncio.Event().wait()
 
     async with client_of(api) as cluster:
         waiters = []
         for obj in things:
-            waiters.append(asyncio.create_task(wait(obj["metadata"]["uid"])))
+            waiters.append(asyncio.create_task(wait(obj)))
             await asyncio.sleep(0.0005)
-        while len(known) < len(things):
-            await asyncio.wait_for(asyncio.sleep(0.05), 60)
+        async with asyncio.timeout(60):
+            while len(known) < len(things):
+                await asyncio.sleep(0.05)
         for waiter in waiters:
             waiter.cancel()
         await asyncio.gather(*waiters, return_exceptions=True)
