@@ -301,6 +301,7 @@ async def test_thousands_that_join_one_after_the_other_are_served_by_a_few_lists
     api.lists = [listed(*things, version="5000")]
     watches = SharedWatches()
     known: list[str] = []
+    all_known = asyncio.Event()
 
     async def wait(obj: dict[str, Any]) -> None:
         async def fetch(_: Cluster) -> list[dict[str, Any]]:
@@ -311,6 +312,8 @@ async def test_thousands_that_join_one_after_the_other_are_served_by_a_few_lists
             while uid not in following.objects:
                 await asyncio.wait_for(following.changed(), 60)
             known.append(uid)
+            if len(known) == len(things):
+                all_known.set()
             await asyncio.Event().wait()
 
     async with client_of(api) as cluster:
@@ -318,9 +321,7 @@ async def test_thousands_that_join_one_after_the_other_are_served_by_a_few_lists
         for obj in things:
             waiters.append(asyncio.create_task(wait(obj)))
             await asyncio.sleep(0.0005)
-        async with asyncio.timeout(60):
-            while len(known) < len(things):
-                await asyncio.sleep(0.05)
+        await asyncio.wait_for(all_known.wait(), 60)
         for waiter in waiters:
             waiter.cancel()
         await asyncio.gather(*waiters, return_exceptions=True)
