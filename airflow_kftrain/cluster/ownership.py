@@ -7,6 +7,7 @@ and none ever hits a job that has passed to another owner or a new job of the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from airflow_kftrain.clock import Clock, SystemClock
@@ -68,9 +69,7 @@ async def delete_owned(
         )
         return True
 
-    def read() -> Coroutine[Any, Any, dict[str, Any] | None]:
-        return read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
-
+    read = partial(read_owned, cluster, resource, name, namespace, uid=uid, owner=owner)
     return await _while_owned(read, delete, clock) or False
 
 
@@ -170,9 +169,7 @@ async def _patch_owned(
         bound = {**wanted, "metadata": {**wanted["metadata"], **seen}}
         return await cluster.patch(resource, name, bound, namespace)
 
-    def read() -> Coroutine[Any, Any, dict[str, Any] | None]:
-        return read_owned(cluster, resource, name, namespace, uid=uid, owner=owner)
-
+    read = partial(read_owned, cluster, resource, name, namespace, uid=uid, owner=owner)
     return await _while_owned(read, patch, clock)
 
 
